@@ -15,7 +15,7 @@ from contract.backends import Backend
 from helpers.examples import examples
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
-from taskgate.domain.events import CallSucceeded, Progressed
+from taskgate.domain.events import CallSucceeded, Progressed, ResultRetrieved
 from taskgate.domain.listing import (
     STATES,
     ListedTask,
@@ -220,6 +220,41 @@ async def test_a_filter_lets_through_what_meets_all_of_it(store: Store, where: T
         assert "".join(task.id for task in await walk(store, 1, where=where, order=order)) == there
 
 
+RARE: dict[str, dict[str, Any]] = {
+    "nothing else": {},
+    "a host": {"handed_to": "a,true]]b"},
+    "a tenant and a trace": {"tenant": "t", "trace": "00-1-2-01"},
+    "words that no UTF-8 has": {"status_message": "\ud800", "tenant": "t"},
+    "an error of its tool": {"tool_error": True},
+}
+
+
+@pytest.mark.parametrize("more", RARE.values(), ids=RARE)
+async def test_results_that_hosts_have_got_are_left_out(store: Store, more: dict[str, Any]) -> None:
+    plain = {"status": TaskStatus.COMPLETED, **more}
+    waiting = new_record(**plain, idempotency_digest="waiting")
+    fetched = new_record(**plain, idempotency_digest="fetched", retrieved=True)
+    running = new_record(**{**more, "tool_error": False}, idempotency_digest="running")
+    await keep(store, waiting, fetched, running)
+    unfetched = {waiting.id, running.id}
+    for order in ORDERS.values():
+        assert {
+            task.id for task in (await page(store, where=TaskFilter(unfetched=True), order=order)).tasks
+        } == unfetched
+        ids = frozenset({fetched.id, waiting.id, running.id})
+        picked = await page(store, where=TaskFilter(unfetched=True, ids=ids), order=order)
+        assert {task.id for task in picked.tasks} == unfetched
+
+
+async def test_a_result_is_left_out_once_a_host_has_got_it(store: Store) -> None:
+    await keep(store, record := new_record())
+    ended = after(record, CallSucceeded(result="{}", tool_error=False, message="its end"))
+    assert await store.swap(ended, expected=0)
+    assert [task.id for task in (await page(store, where=TaskFilter(unfetched=True))).tasks] == [record.id]
+    assert await store.swap(after(ended, ResultRetrieved()), expected=1)
+    assert (await page(store, where=TaskFilter(unfetched=True))).tasks == ()
+
+
 @pytest.mark.thorough
 async def test_tasks_behind_more_than_a_page_may_look_at_are_found_by_the_cursors_of_short_pages(store: Store) -> None:
     others = [new_record(created_at=EPOCH + SECOND * number) for number in range(1, MOST_SCANNED + 10)]
@@ -245,7 +280,8 @@ async def test_tasks_behind_more_than_a_page_may_look_at_are_found_by_the_cursor
 
 times = st.integers(0, 6).map(lambda number: EPOCH + SECOND * number)
 bounds = st.none() | times
-rows = st.lists(st.tuples(times, st.integers(0, 5), st.sampled_from(STATES), st.sampled_from("abcd")), max_size=14)
+states = st.tuples(st.sampled_from(STATES), st.booleans())
+rows = st.lists(st.tuples(times, st.integers(0, 5), states, st.sampled_from("abcd")), max_size=14)
 wheres = st.builds(
     TaskFilter,
     ids=st.none() | st.frozensets(st.sampled_from([f"{letter}{number}" for letter in "abcd" for number in range(14)])),
@@ -254,6 +290,7 @@ wheres = st.builds(
     created_before=bounds,
     updated_after=bounds,
     updated_before=bounds,
+    unfetched=st.booleans(),
 )
 
 
@@ -269,8 +306,9 @@ def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
             updated_at=created + SECOND * later,
             status=state.status,
             tool_error=state.tool_error,
+            retrieved=state.status.is_terminal and retrieved,
         )
-        for number, (created, later, state, letter) in enumerate(rows)
+        for number, (created, later, (state, retrieved), letter) in enumerate(rows)
     ]
 
     async def found() -> tuple[list[ListedTask], list[ListedTask]]:
@@ -283,7 +321,8 @@ def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
                 return whole, list(rest.tasks)
 
     whole, rest = asyncio.run(found())
-    wanted = [task for task in in_order(records, order) if meets(task, where)]
+    fetched = {record.id for record in records if record.retrieved} if where.unfetched else set[str]()
+    wanted = [task for task in in_order(records, order) if task.id not in fetched and meets(task, where)]
     assert whole == wanted
     assert rest == [task for task in wanted if place is None or is_past(task.position(order.by), (place, "b5"), order)]
 

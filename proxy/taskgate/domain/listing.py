@@ -36,7 +36,8 @@ STATES: Final = (*map(TaskState, TaskStatus), TaskState(TaskStatus.COMPLETED, Tr
 class TaskFilter:
     """Criteria of a list, combined with AND; the values of one are combined with OR.
 
-    None means any, an empty set matches no record. Time bounds are exclusive.
+    None means any, an empty set matches no record. Time bounds are exclusive. With `unfetched`, only records
+    match whose result no host has got.
     """
 
     ids: frozenset[TaskId] | None = None
@@ -45,6 +46,7 @@ class TaskFilter:
     created_before: datetime | None = None
     updated_after: datetime | None = None
     updated_before: datetime | None = None
+    unfetched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,4 +174,6 @@ def fingerprint(where: TaskFilter, order: TaskOrder) -> str:
     sets = (None if found is None else sorted(found) for found in (where.ids, where.states))
     bounds = (where.created_after, where.created_before, where.updated_after, where.updated_before)
     written = (*sets, *(None if bound is None else (bound - _EPOCH) // _TICK for bound in bounds), *astuple(order))
+    if where.unfetched:
+        written += (True,)
     return sha256(repr(written).encode("ascii", "backslashreplace")).hexdigest()

@@ -202,8 +202,8 @@ class TaskStore(Protocol):
         updates.
 
         An index serves either order: records that fail `where` by id or the ordering time cost
-        nothing. Records that fail it by the other time or by state may be skipped one by one, at most
-        MOST_SCANNED for a page. Then the page may be short or empty, and still have a next one.
+        nothing. Records that fail it by the other time, by state or as fetched may be skipped one by one,
+        at most MOST_SCANNED for a page. Then the page may be short or empty, and still have a next one.
         """
         ...
 

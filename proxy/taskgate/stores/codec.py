@@ -10,6 +10,7 @@ cannot be decoded raise StoreUnavailable.
 
 import codecs
 import json
+import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -59,6 +60,9 @@ MICROSECOND: Final = timedelta(microseconds=1)
 SCHEMA: Final = 1
 """The first element of every head and session; any other number is refused."""
 
+
+RETRIEVED_IN_HEAD: Final = "$[20][6]"
+"""Where a head says that the result was retrieved, as a path of SQLite; not in all heads. See `is_retrieved`."""
 
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _PLACE_LENGTH: Final = 19
@@ -163,6 +167,11 @@ def unpack_listed(head: bytes, expires: int) -> ListedTask:
         return _cached_listed(head, expires) if len(head) <= MAX_CACHED else _unpack_listed(head, expires)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
+
+
+def is_retrieved(head: bytes) -> bool:
+    """Whether the result of a task was retrieved, by its head."""
+    return _RETRIEVED(head) is not None
 
 
 def text_in_head(text: str) -> bytes | None:
@@ -328,6 +337,8 @@ _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _DEFAULT_RARE: Final[list[Any]] = [None, None, 0, None]
 _DEFAULT_LATE: Final[list[Any]] = [None, None, False]
+_RETRIEVED: Final = re.compile(rb',\s*true(,\s*null,\s*"[^"]*")?\]\]$').search
+"""The end of the head of an ended task that has only rare fields behind `retrieved`. `page.lua` has it, too."""
 _ESCAPED: Final = frozenset('"\\')
 _SLOW_PATH: Final = b" "
 """Marks output of the standard encoder, which only the standard decoder reads back unchanged."""

@@ -108,6 +108,7 @@ def matches(head: TaskRecord, where: TaskFilter) -> bool:
         and (where.created_before is None or head.created_at < where.created_before)
         and (where.updated_after is None or head.updated_at > where.updated_after)
         and (where.updated_before is None or head.updated_at < where.updated_before)
+        and not (where.unfetched and head.retrieved)
     )
 
 

@@ -21,6 +21,7 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus, Tra
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import MOST_SCANNED, Scan, StoreCensus
 from taskgate.stores.codec import (
+    RETRIEVED_IN_HEAD,
     pack_name,
     pack_numbers,
     pack_time,
@@ -226,6 +227,10 @@ def census(connection: sqlite3.Connection, statuses: Counter[str]) -> StoreCensu
 _NOTHING: Final = "SELECT NULL, NULL, NULL, NULL WHERE 0"
 _COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
 _OWNED: Final = "owner = :owner"
+_UNFETCHED: Final = f"""
+    unfinished = 1 OR NOT CASE WHEN json_valid(CAST(head AS TEXT))
+    THEN coalesce(json_extract(CAST(head AS TEXT), '{RETRIEVED_IN_HEAD}'), 0) ELSE 0 END
+"""
 _NAMED: Final = "id IN (SELECT value FROM json_each(:ids))"
 _BY_UPDATE: Final = {
     True: f"tasks_ended WHERE unfinished = 0 AND {_OWNED}",
@@ -257,6 +262,8 @@ def page_query(
         rest.append(" OR ".join(f"status = :status{at} AND tool_error = :error{at}" for at in range(len(states))))
         for at, state in enumerate(states):
             values |= {f"status{at}": state.status.value, f"error{at}": state.tool_error}
+    if where.unfetched:
+        rest.append(_UNFETCHED)
     in_order = f"ORDER BY {column} {direction}, id {direction} LIMIT"
     checks = " AND ".join(f"({term})" for term in rest)
     if where.ids is not None:

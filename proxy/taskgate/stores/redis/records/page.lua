@@ -1,9 +1,9 @@
 -- A part of a list, in order: merges runs of one state each, and passes over what has expired or fails other bounds.
 -- Returns heads, each with its place and expiry; and, if it stopped at BUDGET looks with fewer of them, the bound to go on from.
 
-local _, owner, by, descends, low, high, limit, now, other, after, before = unpack(ARGV, 1, 11)
+local _, owner, by, descends, low, high, limit, now, other, after, before, unfetched = unpack(ARGV, 1, 12)
 -- LOOKS in pages.py is BUDGET.
-local BUDGET, STATES, WIDTH = 1000, 12, 18
+local BUDGET, STATES, WIDTH = 1000, 13, 18
 limit, now, after, before = tonumber(limit), tonumber(now), tonumber(after), tonumber(before)
 descends = descends == '1'
 
@@ -14,6 +14,11 @@ local function has_less(one, other)
     if mine ~= theirs then return mine < theirs end
   end
   return #one < #other
+end
+
+-- As `is_retrieved` in codec.py.
+local function is_fetched(head)
+  return string.find(head, ',%s*true%]%]$') or string.find(head, ',%s*true,%s*null,%s*"[^"]*"%]%]$')
 end
 
 local function is_nearer(one, other)
@@ -68,7 +73,8 @@ while true do
     -- What nobody here wrote is passed over: an error has no first.
     local row = redis.pcall('HMGET', task, 'head', 'expires', other)
     local head, expires, time = row[1], tonumber(row[2]), tonumber(row[3])
-    if head and expires and time and expires > now and time > after and time < before then
+    if head and expires and time and expires > now and time > after and time < before
+      and not (unfetched == '1' and is_fetched(head)) then
       found[#found + 1] = {head, place, row[2]}
       if #found == limit then return {found} end
     end

@@ -20,7 +20,7 @@ from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position,
 from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import MOST_SCANNED, Scan
-from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
+from taskgate.stores.codec import is_retrieved, pack_text, pack_time, unpack_listed, unpack_text, unpack_time
 from taskgate.stores.redis.client import RedisClient, Value
 from taskgate.stores.redis.records import rows
 
@@ -84,7 +84,8 @@ class PageReader:
             wanted = limit + 1 - len(found)
             # In the order in which the script unpacks them.
             values = (rows.owner_name(owner), by, int(order.descending), low, high, wanted, pack_time(now))
-            arguments: list[Value] = [self._root, *values, other, other_after, other_before, *states]
+            unfetched = int(where.unfetched)
+            arguments: list[Value] = [self._root, *values, other, other_after, other_before, unfetched, *states]
             part, *rest = await self._client.run(rows.PAGE, self._keys, arguments)
             found += part
             if not rest:
@@ -141,7 +142,10 @@ class PageReader:
         mine = (
             (head, expires)
             for head, owner_found, expires in rows_found
-            if head is not None and owner_found == name and int(expires) > moment
+            if head is not None
+            and owner_found == name
+            and int(expires) > moment
+            and not (where.unfetched and is_retrieved(head))
         )
         tasks = [task for found in mine if (task := _listed(*found)) is not None and _matches(task, where)]
         tasks.sort(key=lambda task: task.position(order.by), reverse=order.descending)
