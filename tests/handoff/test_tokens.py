@@ -1,4 +1,4 @@
-"""What the two tools of the gateway cost in the context of a model, in tokens of released models."""
+"""What the tools of the gateway cost in the context of a model, in tokens of released models."""
 
 import json
 import warnings
@@ -8,7 +8,7 @@ import pytest
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import serve
 from helpers.server import ScriptedServer
-from taskgate.protocol.handoff import CANCEL, WAIT, HandoffTools
+from taskgate.protocol.handoff import CANCEL, LIST, WAIT, HandoffTools
 
 with warnings.catch_warnings():
     # It reads its vocabularies by a function that Python 3.11 and 3.12 call deprecated.
@@ -27,6 +27,11 @@ async def test_the_two_tools_cost_at_most_400_tokens_as_they_are_listed(vocabula
     assert len(own) == 2, listed
     tokens = len(get_encoding(vocabulary).encode(json.dumps(own)))
     assert 100 < tokens <= MOST, f"{tokens} tokens: {own}"
+
+
+@pytest.mark.parametrize("vocabulary", ["cl100k_base", "o200k_base"])
+def test_the_list_of_calls_costs_at_most_120_tokens_as_it_is_listed(vocabulary: str) -> None:
+    assert len(get_encoding(vocabulary).encode(LIST.listed(reads_only=True, takes_handle=False))) <= 120
 
 
 @pytest.mark.parametrize("vocabulary", ["cl100k_base", "o200k_base"])

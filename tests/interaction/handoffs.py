@@ -12,7 +12,7 @@ from helpers.waiting import bounded
 
 MODES = ("auto", "always")
 """Those of rules that hand off: a call is stored when it is late, or before it is sent."""
-WAIT, CANCEL = "taskgate_wait", "taskgate_cancel"
+WAIT, CANCEL, LIST = "taskgate_wait", "taskgate_cancel", "taskgate_tasks"
 YEAR = {"year": 2026}
 _HANDLE = re.compile(r'\{"handle": "([A-Za-z0-9_-]{32})"\}')
 

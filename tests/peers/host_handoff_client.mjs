@@ -1,10 +1,12 @@
 // A host on `@modelcontextprotocol/client` 2 without `@modelcontextprotocol/ext-tasks`, in either era.
-// `node host_handoff_client.mjs [--stateless] PLAN` does what handoff_words.py says.
+// `node host_handoff_client.mjs [--stateless] PLAN` does what handoff_words.py says. HOST_TOKEN is the token that it has.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 import { answer, run } from "./handoff_words.mjs";
 
+const token = process.env.HOST_TOKEN;
+const requestInit = token ? { headers: { Authorization: `Bearer ${token}` } } : {};
 const stateless = process.argv.includes("--stateless");
 
 async function connect(url, patience, ears) {
@@ -15,7 +17,7 @@ async function connect(url, patience, ears) {
     action: "accept",
     content: answer(ears, params.message),
   }));
-  await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
   return {
     close: () => client.close(),
     tools: async () =>

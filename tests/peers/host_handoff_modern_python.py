@@ -1,8 +1,9 @@
 """A host on the Python SDK 2.3, which speaks 2026-07-28 and has no words for tasks.
 
-`python host_handoff_modern_python.py PLAN` does what handoff_words.py says.
+`python host_handoff_modern_python.py PLAN` does what handoff_words.py says. HOST_TOKEN is the token that it has.
 """
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import mcp_types as types
 from handoff_words import Ears, Told, run
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 
 class ModernPythonHost:
@@ -30,7 +33,10 @@ async def connect(url: str, patience: float, ears: Ears) -> AsyncIterator[Modern
     async def elicit(_: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content=dict(ears.answer(params.message)))
 
-    async with Client(url, read_timeout_seconds=patience, elicitation_callback=elicit) as client:
+    token = os.environ.get("HOST_TOKEN")
+    http = create_mcp_http_client({"Authorization": f"Bearer {token}"}) if token else None
+    server = url if http is None else streamable_http_client(url, http_client=http)
+    async with Client(server, read_timeout_seconds=patience, elicitation_callback=elicit) as client:
         yield ModernPythonHost(client, ears)
 
 

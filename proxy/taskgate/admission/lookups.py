@@ -10,6 +10,7 @@ failures.
 import asyncio
 from collections.abc import Container
 from contextlib import suppress
+from datetime import datetime
 from typing import Final, NoReturn, Protocol
 
 from taskgate.admission.access import AccessControl
@@ -20,7 +21,10 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import (
+    STATES,
     ListedTask,
+    OrderBy,
+    Page,
     Position,
     TaskFilter,
     TaskOrder,
@@ -28,7 +32,7 @@ from taskgate.domain.listing import (
     merge_pages,
     with_grown_ttls,
 )
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, outcome_text, with_grown_ttl
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus, outcome_text, with_grown_ttl
 from taskgate.errors import InvalidParams, Overloaded, RateLimited, StoreUnavailable, TaskNotFound
 from taskgate.jsontext.large import LargeJson
 from taskgate.protocol.faults import RETRY_AFTER
@@ -42,6 +46,11 @@ from taskgate.telemetry.span_annotations import annotate_task
 
 PAGE: Final = 100
 """Tasks in one page of a list."""
+_UNFETCHED: Final = TaskFilter(
+    states=frozenset(state for state in STATES if state.status is not TaskStatus.CANCELLED), unfetched=True
+)
+"""Tasks that run, or whose result no host has got. A cancelled task has none."""
+_NEWEST_CALLS: Final = TaskOrder(by=OrderBy.CREATED)
 READS_AT_ONCE: Final = 2
 """Results that are read at the same time: only a read shows how large a result is."""
 
@@ -179,18 +188,39 @@ class Lookups:
         """
         owners, listing, now = caller.owners(mount), fingerprint(where, order), self._clock.now()
         after = None if cursor is None else self._open_cursor(cursor, owners, listing)
+        found = await self._read(caller, mount, where, order, after, now)
+        tasks = with_grown_ttls(self._polls.advise_page(mount, found.tasks), now)
+        if found.next is None:
+            return tasks, None
+        return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)
+
+    async def unfetched(self, caller: AuthContext, mount: str) -> Page:
+        """The newest page of the caller's tasks that run, or whose result no host has got.
+
+        Tasks of tools that the access rules forbid to read are left out.
+        """
+        return await self._read(caller, mount, _UNFETCHED, _NEWEST_CALLS, None, self._clock.now())
+
+    async def _read(
+        self,
+        caller: AuthContext,
+        mount: str,
+        where: TaskFilter,
+        order: TaskOrder,
+        after: Position | None,
+        now: datetime,
+    ) -> Page:
+        """A page of the caller's tasks, without those that the access rules forbid to read."""
         pages = [
             await self._store.page(owner, where=where, order=order, after=after, limit=PAGE, now=now)
-            for owner in owners
+            for owner in caller.owners(mount)
         ]
         found = merge_pages(pages, order, PAGE)
         tools = {task.tool for task in found.tasks}
         allowed = {tool for tool in tools if self._access.is_allowed(caller, mount, TASKS_GET, tool)}
-        visible = found.tasks if allowed == tools else tuple(task for task in found.tasks if task.tool in allowed)
-        tasks = with_grown_ttls(self._polls.advise_page(mount, visible), now)
-        if found.next is None:
-            return tasks, None
-        return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)
+        if allowed == tools:
+            return found
+        return Page(tasks=tuple(task for task in found.tasks if task.tool in allowed), next=found.next)
 
     async def close(self) -> None:
         """Report the failed look-ups that are still pending. Needs the store."""

@@ -37,8 +37,9 @@ class Mount:
     - `info`: the serverInfo for hosts; None passes on that of the server.
     - `handoff`: the tools of the gateway for hosts without tasks; None if there are no tasks here.
     - `hands_off`: whether a rule hands calls off here, so that such hosts list these tools.
-    - `reserved`: the tools of the gateway if a rule hands calls off at some mount; None if none does. No tool of
-      the server with such a name is listed or called.
+    - `inbox`: whether hosts that know tasks list the tool of the gateway that lists calls.
+    - `reserved`: the names that tools of the gateway have at some mount. No tool of the server with such a name is
+      listed or called.
     - `own_names`: the names of tools whose calls may be for the gateway.
     - `may_hand_off`: the function that returns whether a rule does that for a tool.
     """
@@ -56,13 +57,14 @@ class Mount:
     info: RawJson | None = None
     handoff: HandoffTools | None = None
     hands_off: bool = False
-    reserved: HandoffTools | None = None
+    inbox: bool = False
+    reserved: frozenset[str] = frozenset()
     own_names: frozenset[str] = field(init=False, repr=False, compare=False)
     may_hand_off: MayHandOff = _never
 
     def __post_init__(self) -> None:
-        tools = self.handoff or self.reserved
-        object.__setattr__(self, "own_names", frozenset() if tools is None else tools.names)
+        names = self.reserved if self.handoff is None else self.reserved | self.handoff.names
+        object.__setattr__(self, "own_names", names)
 
     def scopes_of(self, caller: AuthContext) -> frozenset[str]:
         """The scopes on which an answer of the server to a caller may depend."""

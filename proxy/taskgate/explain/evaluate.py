@@ -26,6 +26,7 @@ from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.rates import Demand, RateEvent, RateSubject
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, Extension, ExtensionPolicy, is_declared
+from taskgate.protocol.handoff import LIST
 from taskgate.protocol.vocabulary import TASKS_EXTENSION, TASKS_GET, TOOLS_CALL
 
 MAX_DECLARED: Final = 64
@@ -113,11 +114,12 @@ class _Evaluation:
     def call(self) -> dict[str, Any]:
         path, hints = self.config.upstreams[self.upstream].path, dict(self.hints)
         called = {"upstream": self.upstream, "path": path, "tool": self.tool, "hints": hints}
-        tools = self.config.tasks.handoff.to_tools()
-        if self.rules.policy.hands_off() and tools.has(self.tool):
-            own = "wait" if self.tool == tools.wait.name else "cancel"
+        tasks = self.config.tasks
+        if self.tool in tasks.to_reserved(self.rules.policy):
+            own = "wait" if self.tool == tasks.handoff.to_tools().wait.name else "cancel"
+            key = ("handoff", "tools", own, "name") if self.tool != LIST.name else ("inbox",) if tasks.inbox else ()
             # No server gets a call of it.
-            called["reserved"] = {"value": True, **source(self.config, "tasks", "handoff", "tools", own, "name")}
+            called["reserved"] = {"value": True, **source(self.config, "tasks", *(key or ("upgrade",)))}
         return called
 
     def _override_source(self, *keys: str) -> dict[str, Any]:

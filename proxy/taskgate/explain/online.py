@@ -15,6 +15,7 @@ from taskgate.clock import SystemClock
 from taskgate.config import GatewayConfig
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.inputs import ServerNotAsked, ask_server
+from taskgate.protocol.handoff import LIST
 from taskgate.stores.open import expect_server
 
 _AT_ONCE: Final = 8
@@ -70,17 +71,17 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     key = f"upstreams.{name}"
     if config.upstreams[name].credentials.mode == "token_exchange":
         return Answer(key, None, "its credentials need the token of a caller; try taskgate explain --online --token")
-    # If a mount hands off, no host gets such a tool of any server.
-    reserves = config.tasks.to_policy(config.auth.mode).hands_off()
+    # No host gets a tool of any server that has the name of one of the gateway.
+    reserved = config.tasks.to_reserved(config.tasks.to_policy(config.auth.mode))
     try:
-        peer, tools = await ask_server(config, name, None, None, lists_tools=reserves)
+        peer, tools = await ask_server(config, name, None, None, lists_tools=bool(reserved))
     except ServerNotAsked as failed:
         text = str(failed).removeprefix(f"{key} ").removeprefix("was asked in vain ")
         return Answer(key, False, f"{text}; check that the server runs, and its url or command")
-    own = config.tasks.handoff.to_tools()
-    if taken := sorted(filter(own.has, tools)):
+    if taken := sorted(reserved.intersection(tools)):
         which = ", ".join(taken)
-        text = f"it has a tool {which}, which hosts do not get, as the gateway has; rename that of tasks.handoff.tools"
+        renamed = "that of the server" if LIST.name in taken else "that of tasks.handoff.tools"
+        text = f"it has a tool {which}, which hosts do not get, as the gateway has; rename {renamed}"
         return Answer(key, False, text)
     return Answer(key, True, f"it speaks {peer.revision}")
 

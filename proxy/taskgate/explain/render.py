@@ -88,7 +88,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Caller: {_caller(found['caller'])}"
     yield f"Call: {call['tool']} of {call['upstream']} at {call['path']}"
     if "reserved" in call:
-        text = "No server gets it: a rule hands calls off, and that is a tool of the gateway"
+        text = "No server gets it: that is a tool of the gateway"
         yield f"{text}  {_source(call['reserved'])}"
     if call["hints"]:
         yield f"Annotations: {_hints(call['hints'])}"

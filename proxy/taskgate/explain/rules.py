@@ -102,9 +102,7 @@ def _check_ages(config: GatewayConfig, found: Findings) -> None:
 
 def _check_own_tools(config: GatewayConfig, found: Findings) -> None:
     """Find rules for a tool that no server gets calls of."""
-    tools = config.tasks.handoff.to_tools()
-    if not admission_rules(config).policy.hands_off():
-        return
+    reserved = config.tasks.to_reserved(admission_rules(config).policy)
     named: dict[str, list[str | None]] = {
         "tasks.upgrade": [rule.tool for rule in config.tasks.upgrade],
         "authorization.rules": [rule.tool for rule in config.authorization.rules],
@@ -112,7 +110,7 @@ def _check_own_tools(config: GatewayConfig, found: Findings) -> None:
     }
     for key, names in named.items():
         for number, name in enumerate(names):
-            if tools.has(name):
+            if name in reserved:
                 text = "is a tool of the gateway, so the rule has no effect; name the tool that is handed off"
                 found.warn(f"{key}[{number}].tool", text)
 

@@ -45,7 +45,7 @@ class DecodedMessage:
     - `tool`: the tool of a `tools/call`.
     - `session`: the session of a legacy host; None for `initialize`, and for a modern host.
     - `meta`: what a modern request declares; None for a notification, and for a legacy host.
-    - `limited_as`: the method that it counts as for rate limits; None for its own. A response has none,
+    - `limited_as`: the method that it counts as for rates and access rules; None for its own. A response has none,
       and counts only if this is given.
     """
 
@@ -77,8 +77,8 @@ class CallTerms:
     - `refuses_task_only`: whether a tool that runs only as a task is refused.
     - `may_be_held`: whether it can wait here for input responses of the host.
     - `lacks_tasks`: whether its host knows no tasks. Then `handoff` has the tools of the gateway, if a late
-      call may be answered with a handle: those of the present mount, which a session may not have.
-    - `reserved`: as of the present mount.
+      call may be answered with a handle.
+    - `mount`: the present one, which a session may not have.
     - `is_of_extension`: whether an extension defines its method.
     - `log_level`, `repeated`: as in `UpstreamCall`.
 
@@ -113,7 +113,7 @@ class CallTerms:
     may_be_held: bool = False
     lacks_tasks: bool = False
     handoff: HandoffTools | None = None
-    reserved: HandoffTools | None = None
+    mount: Mount | None = None
     is_of_extension: bool = False
     log_level: str | None = None
     repeated: Mapping[str, str] | None = None

@@ -32,7 +32,16 @@ from taskgate.jsontext.large import to_string
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import Route
-from taskgate.protocol.host_requests import AnswerPing, AwaitTask, CallTool, GetTask, HandleRequest, OpenSession, Relay
+from taskgate.protocol.host_requests import (
+    AnswerPing,
+    AwaitTask,
+    CallTool,
+    GetTask,
+    HandleRequest,
+    InboxRequest,
+    OpenSession,
+    Relay,
+)
 from taskgate.protocol.jsonrpc import UsualProgress
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.results import EraCrossing
@@ -202,7 +211,8 @@ class LegacyAdapter:
             if isinstance(intent, HandleRequest):
                 with self._calls.cancellable(host_session.calls, intent.call.id):
                     return await self._task_requests.answer(request)
-            host_session.knows_tasks = True
+            if not isinstance(intent, InboxRequest):
+                host_session.knows_tasks = True
             return await self._task_requests.answer(request)
 
     def listed_tool(self, request: DecodedMessage) -> str | None:
@@ -245,7 +255,7 @@ class LegacyAdapter:
         call = Call(
             self, exchange, request.caller, host_session, intent, intent.id, method, intent.params, peer, listener
         )
-        call.ends_with_host, call.cancellable, call.reserved = False, host_session.calls, request.mount.reserved
+        call.ends_with_host, call.cancellable, call.mount = False, host_session.calls, request.mount
         if not host_session.knows_tasks:
             call.lacks_tasks, call.handoff = True, request.mount.handoff if request.mount.hands_off else None
         if isinstance(intent, Relay):

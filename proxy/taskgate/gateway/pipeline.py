@@ -53,7 +53,7 @@ from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
-from taskgate.protocol.handoff import handle_in
+from taskgate.protocol.handoff import LIST, handle_in
 from taskgate.protocol.headers import read_headers
 from taskgate.protocol.host_requests import GetTask
 from taskgate.protocol.jsonrpc import is_batch, parse
@@ -261,7 +261,7 @@ class Gateway:
                     and not self._access.live.current.access.allows_all
                     and not isinstance(wanted.intent, ABOUT_A_TASK)
                 ):
-                    self._access.check(caller, mount.name, request.method, wanted.tool)
+                    self._access.check(caller, mount.name, wanted.limited_as or request.method, wanted.tool)
             except GatewayError:
                 if wanted.tool is not None:
                     self._event_sink.emit(ToolCalled(mount.name, adapter.listed_tool(wanted), "rejected"))
@@ -360,17 +360,17 @@ class Gateway:
 
         Raises Draining or Overloaded.
         """
-        if (
-            request.method == words.TOOLS_CALL
-            and mount.handoff is not None
-            and mount.handoff.has(value_of(request.params, "name"))
-            and is_task_id(handle_in(request.params))
-        ):
-            # A call of the gateway's own tools is a request about a call that exists.
-            return
-        if self._draining is not None and _starts_something(request):
+        method = request.method
+        if method == words.TOOLS_CALL and mount.handoff is not None:
+            tool = value_of(request.params, "name")
+            # A call of the gateway's own tools is a request about calls that exist.
+            if tool == LIST.name and tool in mount.reserved:
+                method = words.TASKS_LIST
+            elif mount.handoff.has(tool) and is_task_id(handle_in(request.params)):
+                return
+        if self._draining is not None and _starts_something(request, method):
             raise Draining(self._draining)
-        if self._pressure.level and self._pressure.refuses(request.method):
+        if self._pressure.level and self._pressure.refuses(method):
             raise Overloaded(RETRY_AFTER)
 
     # --- bodies that are large, or have several messages --------------------------------------------------------------
@@ -564,12 +564,12 @@ class Gateway:
             context.rpc_seconds = self._clock.elapsed() - begun
 
 
-def _starts_something(request: Request) -> bool:
+def _starts_something(request: Request, method: str) -> bool:
     """Return whether a request starts something that outlasts it, such as a call or a stream.
 
-    A retry with input responses is no start: it continues a call.
+    `method` is what it counts as. A retry with input responses is no start: it continues a call.
     """
-    if request.method not in _BEGINNINGS:
+    if method not in _BEGINNINGS:
         return False
     return all(value_of(request.params, name) is None for name in ("inputResponses", "requestState"))
 

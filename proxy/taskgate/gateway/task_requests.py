@@ -29,6 +29,7 @@ from taskgate.clock import Clock
 from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.messages import CallAskedFor
 from taskgate.domain.events import InputAnswered, TaskEvent
+from taskgate.domain.listing import Page
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.domain.versions import LEGACY, MODERN, Peer, client_of
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound, TooManyTasks
@@ -42,13 +43,23 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.handoff import NO_CALL, HandoffTools, handle_in, read_handle, seconds_text
+from taskgate.protocol.handoff import (
+    LIST,
+    NO_CALL,
+    HandoffTools,
+    add_list,
+    handle_in,
+    hide_tools,
+    read_handle,
+    seconds_text,
+)
 from taskgate.protocol.host_requests import (
     AwaitTask,
     CallTool,
     CancelTask,
     GetTask,
     HandleRequest,
+    InboxRequest,
     LegacyTaskRequest,
     ListTasks,
     Retry,
@@ -58,7 +69,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Request, is_task_id
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer
-from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_RESULT, TASKS_UPDATE
+from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_LIST, TASKS_RESULT, TASKS_UPDATE
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Exchange, HttpReply
@@ -66,6 +77,8 @@ from taskgate.telemetry.request_context import RequestContext
 
 ABOUT_A_TASK: Final = (GetTask, AwaitTask, UpdateTask, CancelTask, LegacyTaskRequest, HandleRequest)
 """The requests about one task. The access rules apply to the tool of that task, when it is found."""
+ABOUT_TASKS: Final = (*ABOUT_A_TASK, InboxRequest)
+"""The requests of modern hosts that no server answers."""
 
 
 _STATE: Final = re.compile(r"[0-9]{1,12}\.[0-9]{3}").fullmatch
@@ -267,6 +280,13 @@ class HandleRequests:
         text = tools.handle_text(record, spent, progress or record.status_message)
         return HttpReply(body=dialect.text_result(id, text))
 
+    def calls(self, tools: HandoffTools, request: DecodedMessage, intent: InboxRequest, found: Page) -> HttpReply:
+        """Answer with the list of a caller's calls, without those whose result was got just now."""
+        unread = [task for task in found.tasks if not self._retrievals.was_reported(task.id)]
+        is_whole, now = found.next is None, self._clock.now()
+        text = tools.calls_text(unread, now, is_whole=is_whole, knows_tasks=intent.knows_tasks)
+        return HttpReply(body=request.adapter.dialect.text_result(intent.id, text))
+
     def _spent(self, record: TaskRecord) -> str:
         return f"for more than {seconds_text(self._clock.now() - record.created_at)}"
 
@@ -286,21 +306,26 @@ def _peer_of(request: DecodedMessage) -> Peer:
 
 
 def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
-    """Return the change of a page of `tools/list`; None if no mount hands calls off.
+    """Return the change of a page of `tools/list`; None if the gateway has no tools at any mount.
 
-    A host without tasks gets the tools of the gateway, if late calls are handed off here. No host gets a tool
-    of the server with such a name.
+    A host without tasks gets the tools of the gateway, if late calls are handed off here. A host with tasks
+    gets the list of calls, if the operator wants it. No host gets a tool of the server with such a name.
     """
-    if call.handoff is None:
-        return None if call.reserved is None else call.reserved.hide_in
-    is_first = call.params is None or "cursor" not in members(call.params.with_token(0))
-    return partial(call.handoff.add_to, may_hand_off=call.session.mount.may_hand_off, is_first=is_first)
+    mount, lists = call.mount, call.caller.identity is not None
+    assert mount is not None, "a call of a host"
+    if call.handoff is not None:
+        is_first = call.params is None or "cursor" not in members(call.params.with_token(0))
+        may_hand_off = call.session.mount.may_hand_off
+        return partial(call.handoff.add_to, may_hand_off=may_hand_off, is_first=is_first, lists=lists)
+    if lists and mount.inbox and not call.lacks_tasks:
+        return partial(add_list, reserved=mount.reserved)
+    return partial(hide_tools, names=mount.reserved) if mount.reserved else None
 
 
 def note_handle(decoded: DecodedMessage, context: RequestContext) -> None:
-    """Make a call with the name of a tool of the gateway a request about a task, also for rate limits and reports.
+    """Make a call with the name of a tool of the gateway a request about tasks, also for rate limits and reports.
 
-    While no mount hands off, a server may have a tool with such a name: only a handle tells them apart.
+    While no mount has the tool, a server may have one with such a name: only a handle tells them apart.
     Raises InvalidParams, and TaskNotFound for a handle of a wrong form.
     """
     intent, message, mount = decoded.intent, decoded.message, decoded.mount
@@ -309,9 +334,16 @@ def note_handle(decoded: DecodedMessage, context: RequestContext) -> None:
         call, answers, state = intent.request, intent.answers, intent.state
     assert isinstance(call, CallTool), "a call of such a name"
     assert isinstance(message, Request), "a call is a request"
-    if mount.reserved is not None and not mount.hands_off:
+    is_reserved = call.tool in mount.reserved
+    if call.tool == LIST.name:
+        if is_reserved:
+            context.names_handle = True
+            decoded.intent = InboxRequest(call.id, _knows_tasks(decoded))
+            decoded.tool, decoded.limited_as = None, TASKS_LIST
+        return
+    if is_reserved and not mount.hands_off:
         raise InvalidParams(f"{call.tool} is a tool of the gateway, which has no handles here: no such tool is called")
-    if mount.reserved is None and not is_task_id(handle_in(message.params)):
+    if not is_reserved and not is_task_id(handle_in(message.params)):
         return
     tools = mount.handoff
     assert tools is not None, "where a mount hands off, it offers tasks"
@@ -320,6 +352,18 @@ def note_handle(decoded: DecodedMessage, context: RequestContext) -> None:
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)
     context.task = task
     decoded.tool, decoded.limited_as = None, TASKS_CANCEL if cancels else TASKS_RESULT
+
+
+def _knows_tasks(decoded: DecodedMessage) -> bool:
+    """Return whether the host knows tasks. Raises InvalidParams if it may not list the calls of its caller.
+
+    Without a token all hosts are one caller, so nothing is listed.
+    """
+    mount, meta, session = decoded.mount, decoded.meta, decoded.session
+    knows_tasks = meta.declares_tasks if meta is not None else session is not None and session.knows_tasks
+    if decoded.caller.identity is None or not (mount.hands_off or (mount.inbox and knows_tasks)):
+        raise InvalidParams(f"{LIST.name} is a tool of the gateway, which lists no calls here: no such tool is called")
+    return knows_tasks
 
 
 class TaskRequests:
@@ -394,6 +438,10 @@ class TaskRequests:
             case ListTasks(id=id_, where=where, order=order, cursor=cursor):
                 listed, following = await self._lookups.page(caller, mount, cursor, where, order)
                 return HttpReply(200, self._legacy.task_page(id_, listed, following))
+            case InboxRequest() as intent:
+                tools = request.mount.handoff
+                assert tools is not None, "where calls are listed, there are tasks"
+                return self._handles.calls(tools, request, intent, await self._lookups.unfetched(caller, mount))
             case UpdateTask() as intent:
                 return await self._update(request, intent)
             case LegacyTaskRequest() as intent:

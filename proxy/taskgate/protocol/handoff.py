@@ -1,16 +1,18 @@
-"""The two tools of the gateway, for hosts without tasks, and the handle of a call. Pure.
+"""The tools of the gateway, for models, and the handle of a call. Pure.
 
-Such a host gets the handle of a late call in an ordinary result of a tool, in words for its model.
-The handle is the id of a task. By one tool the model waits for the result, by the other it cancels
-the call (`docs/decisions/0108`).
+A host without tasks gets the handle of a late call in an ordinary result of a tool, in words for its
+model. The handle is the id of a task. By one tool the model waits for the result, by another it
+cancels the call (`docs/decisions/0108`). By the third, which is for hosts with tasks too, it finds
+handles that were lost.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from taskgate.domain.listing import ListedTask
 from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.jsontext.display import one_line
@@ -23,7 +25,9 @@ MayHandOff = Callable[[str, Mapping[str, bool]], bool]
 """Returns whether a call of a tool may be handed off, by its name and its server's hints."""
 
 MOST_TOKENS: Final = 400
-"""The most tokens that both tools may cost."""
+"""The most tokens that the tools for one call may cost."""
+MOST_LINES: Final = 20
+"""The most lines of a list of calls."""
 _LISTED_TOKENS: Final = 165
 """What their schemas and annotations cost."""
 _WORDS: Final = re.compile(r"[A-Za-z]+|[^A-Za-z\s]")
@@ -31,7 +35,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
 """The names that the specification recommends for tools."""
 
 HANDLE: Final = "handle"
-"""The name of the one argument of both tools."""
+"""The name of the one argument of the tools for one call."""
 NO_CALL: Final = "No call has this handle: it is misspelled, or the result is no longer kept"
 """What a model reads of a handle in place of "Task not found": its host knows no tasks."""
 
@@ -43,14 +47,10 @@ class GatewayTool(NamedTuple):
     title: str
     description: str
 
-    def listed(self, *, reads_only: bool) -> RawJson:
+    def listed(self, *, reads_only: bool, takes_handle: bool = True) -> RawJson:
         """The entry in `tools/list`."""
-        schema = {
-            "type": "object",
-            "properties": {HANDLE: {"type": "string"}},
-            "required": [HANDLE],
-            "additionalProperties": False,
-        }
+        argument = {"properties": {HANDLE: {"type": "string"}}, "required": [HANDLE]} if takes_handle else {}
+        schema = {"type": "object", **argument, "additionalProperties": False}
         hints = {"readOnlyHint": reads_only, "destructiveHint": not reads_only, "idempotentHint": True}
         return dump(
             {
@@ -76,22 +76,29 @@ CANCEL: Final = GatewayTool(
     "Ends a tool call that takes long and is no longer needed. Use it with the handle that such a call returned.",
 )
 """The tool that cancels."""
+LIST: Final = GatewayTool(
+    "taskgate_tasks",
+    "List calls",
+    "Lists the tool calls of this user that still run, and those that have ended and whose result was not read: tool, "
+    "age, state and handle, newest first. Use it when a handle is lost.",
+)
+"""The tool that lists calls. Only callers with a token have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffTools:
-    """The two tools: `wait` returns the result of a call, `cancel` ends the call. `names` are theirs."""
+    """The tools of a mount: `wait` returns the result of a call, `cancel` ends the call. `names` has LIST, too."""
 
     wait: GatewayTool
     cancel: GatewayTool
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", frozenset((self.wait.name, self.cancel.name)))
+        object.__setattr__(self, "names", frozenset((self.wait.name, self.cancel.name, LIST.name)))
 
     @property
     def tokens(self) -> int:
-        """About how many tokens of a model both cost as they are listed; for prose rather more than that."""
+        """About how many tokens of a model `wait` and `cancel` cost as listed; for prose rather more than that."""
         texts = " ".join((*self.wait, *self.cancel))
         return _LISTED_TOKENS + sum(_tokens_of(word) for word in _WORDS.findall(texts))
 
@@ -99,13 +106,14 @@ class HandoffTools:
         """Whether that is the name of one of them."""
         return isinstance(name, str) and name in self.names
 
-    def add_to(self, page: RawJson, may_hand_off: MayHandOff, *, is_first: bool = True) -> RawJson:
-        """A page of `tools/list` for a host without tasks: the last one has both tools at its end.
+    def add_to(self, page: RawJson, may_hand_off: MayHandOff, *, is_first: bool = True, lists: bool = False) -> RawJson:
+        """A page of `tools/list` for a host without tasks: the last one has the tools at its end.
 
-        A list of one page has them only if it lists a tool that may be handed off. Such a tool has no
-        output schema, as a handle is no instance of it. The page is without what `hide_in` leaves out.
+        `lists` adds LIST. A list of one page has them only if it lists a tool that may be handed off. Such a
+        tool has no output schema, as a handle is no instance of it. The page is without tools of the server
+        that have these names.
         """
-        page = self.hide_in(page)
+        page = hide_tools(page, self.names)
         found = members(page)
         tools = found.get("tools")
         if tools is None or not tools.is_array:
@@ -119,15 +127,9 @@ class HandoffTools:
         ]
         if "nextCursor" not in found and (any(late) or not is_first):
             entries += self.wait.listed(reads_only=True), self.cancel.listed(reads_only=False)
+            if lists:
+                entries.append(LIST.listed(reads_only=True, takes_handle=False))
         return splice(page, [(tools.start, tools.end, f"[{','.join(entries)}]")])
-
-    def hide_in(self, page: RawJson) -> RawJson:
-        """A page of `tools/list` without the tools of the server that have these names.
-
-        Models of hosts with several servers would take them for those of the gateway. As in `filter_tools`,
-        nameless tools are left out, and a tool that repeats a key empties the page.
-        """
-        return filter_tools(page, lambda name: name not in self.names)
 
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
         """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
@@ -147,6 +149,65 @@ class HandoffTools:
         if record.status is TaskStatus.CANCELLED:
             return f"The call of {tool} was cancelled. It has no result."
         return f"The call of {tool} had ended before. The tool {self.wait.name} returns its result."
+
+    def calls_text(self, tasks: Sequence[ListedTask], now: datetime, *, is_whole: bool, knows_tasks: bool) -> str:
+        """What a model reads as the list of its user's calls, which are `tasks`, newest first.
+
+        A line has a call and how its handle is used: by the tool `wait`, or by `tasks/get` of a host that
+        `knows_tasks`. Beyond MOST_LINES, the last line says how many are not listed; with `is_whole` there are no
+        others than `tasks`.
+        """
+        if not tasks and is_whole:
+            return "No call runs, and no result waits to be read."
+        is_listed = is_whole and len(tasks) <= MOST_LINES
+        shown = tasks if is_listed else tasks[: MOST_LINES - 1]
+        use = 'tasks/get with {"taskId": "' if knows_tasks else f'call {self.wait.name} with {{"{HANDLE}": "'
+        lines = [
+            f"{_named(task.tool)}, called {seconds_text(now - task.created_at)} ago, {_state_text(task)}: "
+            f'{use}{task.id}"}}'
+            for task in shown
+        ]
+        if not is_listed:
+            least = "" if is_whole else "at least " if len(tasks) > len(shown) else "perhaps more than "
+            lines.append(f"Older calls that are not listed: {least}{len(tasks) - len(shown)}")
+        return "\n".join(lines)
+
+
+def hide_tools(page: RawJson, names: Set[str]) -> RawJson:
+    """A page of `tools/list` without the tools of the server that have these names, which are the gateway's.
+
+    Models of hosts with several servers would take them for those of the gateway. As in `filter_tools`,
+    nameless tools are left out, and a tool that repeats a key empties the page.
+    """
+    return filter_tools(page, lambda name: name not in names)
+
+
+def add_list(page: RawJson, reserved: Set[str]) -> RawJson:
+    """A page of `tools/list` for a host with tasks: the last one has LIST at its end.
+
+    The page is without tools of the server that have `reserved` names.
+    """
+    page = hide_tools(page, reserved)
+    found = members(page)
+    tools = found.get("tools")
+    if tools is None or not tools.is_array or "nextCursor" in found:
+        return page
+    listed = page[tools.start : tools.end]
+    entries = [listed[tool.start : tool.end] for tool in elements(listed, {})]
+    entries.append(LIST.listed(reads_only=True, takes_handle=False))
+    return splice(page, [(tools.start, tools.end, f"[{','.join(entries)}]")])
+
+
+def _state_text(task: ListedTask) -> str:
+    """The state of a call for a model."""
+    match task.status:
+        case TaskStatus.WORKING:
+            return "still runs"
+        case TaskStatus.INPUT_REQUIRED:
+            return "waits for an answer of the user"
+        case TaskStatus.COMPLETED if not task.tool_error:
+            return "has ended"
+    return "has failed"
 
 
 def _named(tool: str) -> str:
@@ -173,7 +234,7 @@ def handle_in(params: Members) -> object:
 
 
 def read_handle(tool: str, params: Members) -> TaskId:
-    """The handle in the arguments of a call of one of the tools.
+    """The handle in the arguments of a call of a tool for one call.
 
     Raises InvalidParams without one. A wrong form raises TaskNotFound, as an unknown handle does.
     """

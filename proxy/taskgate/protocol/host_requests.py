@@ -69,6 +69,14 @@ class HandleRequest:
 
 
 @dataclass(slots=True)
+class InboxRequest:
+    """A call of the tool of the gateway that lists calls. `knows_tasks`: its host can use the ids of tasks."""
+
+    id: RequestId
+    knows_tasks: bool
+
+
+@dataclass(slots=True)
 class Relay:
     """Any other request of a host that its server answers; `params` are ready to be sent."""
 
@@ -183,6 +191,7 @@ class Ignore:
 LegacyIntent = (
     OpenSession
     | HandleRequest
+    | InboxRequest
     | AnswerPing
     | CallTool
     | GetTask
@@ -287,7 +296,17 @@ class Listen:
 
 
 ModernIntent = (
-    Discover | CallTool | HandleRequest | Relay | Retry | GetTask | UpdateTask | CancelTask | LegacyTaskRequest | Listen
+    Discover
+    | CallTool
+    | HandleRequest
+    | InboxRequest
+    | Relay
+    | Retry
+    | GetTask
+    | UpdateTask
+    | CancelTask
+    | LegacyTaskRequest
+    | Listen
 )
 """A `CallTool` of a modern host has `stored_params` if the call may become a task."""
 

@@ -185,8 +185,8 @@ class UpstreamRegistry:
         """
         made: list[CountedUpstream] = []
         # Never withdrawn while it serves, as `offers_tasks`: models may hold handles.
-        reserves = rules.policy.hands_off() or any(
-            mounted.mount.reserved is not None for mounted in self._mounted.values()
+        reserved = config.tasks.to_reserved(rules.policy).union(
+            *(mounted.mount.reserved for mounted in self._mounted.values())
         )
         mounted_servers: dict[str, _MountedServer] = {}
         try:
@@ -194,7 +194,7 @@ class UpstreamRegistry:
                 server = self._server(config, name)
                 if self._is_new(name, server.upstream):
                     made.append(server.upstream)
-                mounted_servers[name] = self._mounted_server(config, rules, name, server, reserves=reserves)
+                mounted_servers[name] = self._mounted_server(config, rules, name, server, reserved)
         except Exception:
             for upstream in made:
                 await upstream.close()
@@ -256,11 +256,11 @@ class UpstreamRegistry:
         return _Server(settings=settings, files=files, upstream=upstream, report=report)
 
     def _mounted_server(
-        self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server, *, reserves: bool
+        self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server, reserved: frozenset[str]
     ) -> _MountedServer:
         """Return the mount of a server, with the concurrency limit of its name and place.
 
-        `reserves` is whether some mount hands calls off.
+        `reserved` are the names that tools of the gateway have at some mount.
         """
         present, section = self._mounted.get(name), config.upstreams[name]
         place = server.settings.place
@@ -294,7 +294,8 @@ class UpstreamRegistry:
             may_hand_off=partial(self._may_hand_off, name) if present is None else present.mount.may_hand_off,
             # Models may hold handles that are older than the configuration.
             handoff=tools if offers_tasks else None,
-            reserved=tools if reserves else None,
+            inbox=config.tasks.inbox and offers_tasks,
+            reserved=reserved,
             hands_off=rules.policy.hands_off(name) or (present is not None and present.mount.hands_off),
         )
         # The same object if nothing has changed.

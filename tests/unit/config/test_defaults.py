@@ -100,6 +100,7 @@ DEFAULTS: dict[str, Any] = {
     "tasks.ttl.keep": timedelta(minutes=30),
     "tasks.inline_grace": timedelta(seconds=5),
     "tasks.announce": "always",
+    "tasks.inbox": False,
     "tasks.poll_interval.base": timedelta(seconds=2),
     "tasks.poll_interval.min": timedelta(milliseconds=500),
     "tasks.poll_interval.max": timedelta(seconds=30),

@@ -114,9 +114,10 @@ def test_a_tool_of_the_gateway_is_told_as_one_at_every_upstream_where_a_rule_han
     for tool, key in (("taskgate_wait", "wait.name, by default"), ("end", "cancel.name")):
         found = json.loads(told(*options, tool))
         assert render({**found, "caps": []}).splitlines()[2] == (
-            f"No server gets it: a rule hands calls off, and that is a tool of the gateway  [tasks.handoff.tools.{key}]"
+            f"No server gets it: that is a tool of the gateway  [tasks.handoff.tools.{key}]"
         )
     assert "reserved" not in json.loads(told(*options, "taskgate_cancel"))["call"]
+    assert json.loads(told(*options, "taskgate_tasks"))["call"]["reserved"]["from"] == "tasks.upgrade"
     file.write_text(json.dumps(document))
     assert "reserved" not in json.loads(told(*options, "taskgate_wait"))["call"]
 

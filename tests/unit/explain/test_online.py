@@ -126,17 +126,20 @@ async def test_nothing_is_asked_where_the_gateway_would_not_start(server: Script
 
 
 @pytest.mark.parametrize("upstream", ["reports", "other"])
+@pytest.mark.parametrize(
+    ("tool", "renamed"), [("taskgate_wait", "that of tasks.handoff.tools"), ("taskgate_tasks", "that of the server")]
+)
 async def test_a_tool_with_the_name_of_one_of_the_gateway_fails_though_another_server_hands_off(
-    server: ScriptedServer, tmp_path: Path, upstream: str
+    server: ScriptedServer, tmp_path: Path, upstream: str, tool: str, renamed: str
 ) -> None:
-    server.tools.append({"name": "taskgate_wait", "inputSchema": {"type": "object"}})
+    server.tools.append({"name": tool, "inputSchema": {"type": "object"}})
     rule = f"{{upstream: {upstream}, tool: '*', mode: auto, handoff: {{after: 45s}}}}"
     file = written(tmp_path, "", more=f"tasks: {{upgrade: [{rule}, {{tool: '*', mode: auto}}]}}\n")
     both = ", ".join(f"{name}: {{path: /{name}, url: '{server.url}'}}" for name in ("reports", "other"))
     file.write_text(file.read_text().replace("{reports: {path: /a, }}", f"{{{both}}}"))
     ended, out, err = await asked(file)
-    advice = "which hosts do not get, as the gateway has; rename that of tasks.handoff.tools"
+    advice = f"which hosts do not get, as the gateway has; rename {renamed}"
     assert (ended, [*out[5:], *err]) == (
         1,
-        [f"upstreams.{name}: FAILED: it has a tool taskgate_wait, {advice}" for name in ("reports", "other")],
+        [f"upstreams.{name}: FAILED: it has a tool {tool}, {advice}" for name in ("reports", "other")],
     )

@@ -373,6 +373,16 @@ WARNINGS: dict[str, tuple[dict[str, str], list[str]]] = {
             for key in ("tasks.upgrade[0]", "authorization.rules[0]")
         ],
     ),
+    "a rule for the tool that lists calls": (
+        {
+            "auth": WITH_TOKENS,
+            "tasks": "{inbox: true, upgrade: [{tool: taskgate_tasks, mode: sync}, {tool: '*', mode: auto}]}",
+        },
+        [
+            "tasks.upgrade[0].tool: is a tool of the gateway, so the rule has no effect; "
+            "name the tool that is handed off"
+        ],
+    ),
     "such rules where nothing is handed off": (
         {"tasks": "{upgrade: [{tool: taskgate_cancel, mode: sync}, {tool: '*', mode: auto}]}"},
         [],

@@ -1,18 +1,27 @@
-"""The gateway's own two tools: what hosts list, what models read, and the handle that they bring."""
+"""The gateway's own tools: what hosts list, what models read, and the handle that they bring."""
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from helpers.manual_clock import EPOCH
+from helpers.records import new_call, new_record
 from requirements import covers
+from taskgate.domain.listing import ListedTask, listed_task
+from taskgate.domain.record import TaskStatus
 from taskgate.protocol.handoff import (
     CANCEL,
+    LIST,
+    MOST_LINES,
     MOST_TOKENS,
     WAIT,
     GatewayTool,
     HandoffTools,
+    add_list,
+    hide_tools,
 )
 
 TOOLS = HandoffTools(WAIT, CANCEL)
@@ -67,7 +76,8 @@ def test_a_list_without_a_tool_that_may_be_handed_off_is_left_as_it_is() -> None
 @pytest.mark.parametrize("page", ["{}", '{"tools":{}}'])
 def test_a_page_that_is_none_stays_as_it_is(page: str) -> None:
     assert TOOLS.add_to(page, lambda *_: True) == page
-    assert TOOLS.hide_in(page) == page
+    assert hide_tools(page, TOOLS.names) == page
+    assert add_list(page, TOOLS.names) == page
 
 
 @covers("T72")
@@ -77,13 +87,14 @@ def test_a_page_that_is_none_stays_as_it_is(page: str) -> None:
         '{"name":"taskgate_wait"}',
         '{"name":"taskgate\\u005fcancel","inputSchema":{}}',
         '{"name":"a","name":"taskgate_wait"}',
+        '{"name":"taskgate_tasks"}',
         '1,{"outputSchema":{}}',
     ],
 )
 def test_no_page_has_a_tool_that_passes_for_one_of_the_gateway(taken: str) -> None:
     page = f'{{"tools":[{taken}],"nextCursor":"c"}}'
-    assert json.loads(TOOLS.hide_in(page)) == {"tools": [], "nextCursor": "c"}
-    assert TOOLS.add_to(page, lambda *_: True) == TOOLS.hide_in(page)
+    assert json.loads(hide_tools(page, TOOLS.names)) == {"tools": [], "nextCursor": "c"}
+    assert TOOLS.add_to(page, lambda *_: True) == add_list(page, TOOLS.names) == hide_tools(page, TOOLS.names)
 
 
 def test_tools_have_the_words_that_they_are_given() -> None:
@@ -101,3 +112,80 @@ def test_the_tokens_of_both_tools_are_estimated(text: str, tokens: int) -> None:
     none = HandoffTools(GatewayTool("", "", ""), GatewayTool("", "", ""))
     assert HandoffTools(GatewayTool("", "", ""), GatewayTool("", "", text)).tokens - none.tokens == tokens
     assert TOOLS.tokens < MOST_TOKENS
+
+
+# --- the list of calls ------------------------------------------------------------------------------------------------
+
+
+def test_all_other_tools_of_a_page_stay_as_they_are() -> None:
+    page = '{"tools": [{"name": "a", "x": 1.0}],"nextCursor" : "c"}'
+    assert hide_tools(page, TOOLS.names) == add_list(page, TOOLS.names) == page
+    assert add_list(page.replace("nextCursor", "x"), frozenset()).startswith('{"tools": [{"name": "a", "x": 1.0},')
+
+
+def test_the_list_of_calls_is_at_the_end_of_the_last_page_for_callers_who_have_it() -> None:
+    page = json.dumps({"tools": [tool("a", outputSchema=SCHEMA)]})
+    added = json.loads(TOOLS.add_to(page, lambda *_: True, lists=True))["tools"]
+    assert [each["name"] for each in added] == ["a", "taskgate_wait", "taskgate_cancel", "taskgate_tasks"]
+    alone = json.loads(add_list(page, frozenset()))["tools"]
+    # A call that becomes a task has an instance of the schema all the same.
+    assert alone == [tool("a", outputSchema=SCHEMA), added[-1]]
+    assert added[-1]["inputSchema"] == {"type": "object", "additionalProperties": False}
+    assert added[-1]["annotations"]["readOnlyHint"]
+
+
+def test_the_list_of_calls_costs_a_model_few_tokens() -> None:
+    bare = HandoffTools(GatewayTool("", "", ""), GatewayTool("", "", ""))
+    assert HandoffTools(GatewayTool("", "", ""), GatewayTool("", "", LIST.description)).tokens - bare.tokens <= 120
+
+
+def call(number: int = 0, **changes: Any) -> ListedTask:
+    name = changes.pop("tool", "build")
+    created = EPOCH - timedelta(seconds=40 * (number + 1))
+    return listed_task(new_record(id=f"id-{number}", call=new_call(tool=name), created_at=created, **changes))
+
+
+def lines(*tasks: ListedTask, is_whole: bool = True, knows_tasks: bool = False) -> list[str]:
+    return TOOLS.calls_text(tasks, EPOCH, is_whole=is_whole, knows_tasks=knows_tasks).split("\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"status": TaskStatus.WORKING}, "still runs"),
+        ({"status": TaskStatus.INPUT_REQUIRED}, "waits for an answer of the user"),
+        ({"status": TaskStatus.COMPLETED}, "has ended"),
+        ({"status": TaskStatus.COMPLETED, "tool_error": True}, "has failed"),
+        ({"status": TaskStatus.FAILED}, "has failed"),
+    ],
+)
+def test_a_line_says_what_a_call_is_and_how_its_handle_is_used(state: dict[str, Any], words: str) -> None:
+    start = f"build, called 40 s ago, {words}: "
+    assert lines(call(**state)) == [start + 'call taskgate_wait with {"handle": "id-0"}']
+    assert lines(call(**state), knows_tasks=True) == [start + 'tasks/get with {"taskId": "id-0"}']
+
+
+@covers("T71")
+def test_the_name_of_a_tool_is_no_line_of_its_own() -> None:
+    assert lines(call(tool='x\ny, called "1 s" ago')) == [
+        '"x y, called \'1 s\' ago", called 40 s ago, still runs: call taskgate_wait with {"handle": "id-0"}'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_whole", "shown", "last"),
+    [
+        (20, True, 20, None),
+        (21, True, 19, "Older calls that are not listed: 2"),
+        (100, False, 19, "Older calls that are not listed: at least 81"),
+        (3, False, 3, "Older calls that are not listed: perhaps more than 0"),
+        (0, True, 0, "No call runs, and no result waits to be read."),
+    ],
+)
+def test_a_list_has_few_lines_and_counts_the_rest(calls: int, is_whole: bool, shown: int, last: str | None) -> None:
+    found = lines(*map(call, range(calls)), is_whole=is_whole)
+    assert len(found) <= MOST_LINES
+    ids = [f'"id-{number}"' in line for number, line in enumerate(found)]
+    assert ids == [True] * shown + [False] * (last is not None)
+    if last is not None:
+        assert found[-1] == last

@@ -34,7 +34,7 @@ from taskgate.config.sections.auth import auth_mode
 from taskgate.domain.handoff import CEILINGS, CEILINGS_WITH_PROGRESS, Ceiling, HandoffRules
 from taskgate.domain.policy import DEFAULT_RESPONSE, Handoff, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy
-from taskgate.protocol.handoff import CANCEL, MOST_TOKENS, WAIT, GatewayTool, HandoffTools
+from taskgate.protocol.handoff import CANCEL, LIST, MOST_TOKENS, WAIT, GatewayTool, HandoffTools
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
@@ -287,7 +287,7 @@ class HandoffSection(Section):
         )
 
     def to_tools(self) -> HandoffTools:
-        """Return the two tools."""
+        """Return the tools."""
         return HandoffTools(self.tools.wait.to_tool(WAIT), self.tools.cancel.to_tool(CANCEL))
 
 
@@ -314,6 +314,10 @@ class TasksSection(Section):
 
     never: their lists have what the server lists, to the byte. Calls with task become tasks all the same.
     """
+    inbox: Flag = False
+    """Whether hosts that know tasks list the tool taskgate_tasks, by which models find the caller's tasks. Hosts
+    without tasks list it under a rule with handoff. It needs auth.mode required.
+    """
     poll_interval: PollIntervalSection = PollIntervalSection()
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
@@ -335,6 +339,12 @@ class TasksSection(Section):
             ttl_keep=self.ttl.keep,
             announces=self.announce == "always",
         )
+
+    def to_reserved(self, policy: PromotionPolicy) -> frozenset[str]:
+        """Return the names that tools of the gateway have at some mount; `policy` is that of these rules."""
+        if policy.hands_off():
+            return self.handoff.to_tools().names
+        return frozenset((LIST.name,)) if self.inbox else frozenset()
 
     def to_polling(self) -> PollPolicy:
         """Return how hosts are asked to poll, and which polls are early."""
@@ -377,6 +387,8 @@ def task_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         yield from _rule_ttl_conflicts(rule, (*_RULES, index), raw, defaults)
     yield from _unreachable_rules(raw)
     yield from _tool_conflicts(raw)
+    if mapping_at(raw, "tasks").get("inbox") is True and auth_mode(raw) == "none":
+        yield ("tasks", "inbox"), "must be false with auth.mode none, where all hosts are one caller"
     if mapping_at(raw, "tasks", "poll_interval"):
         yield from _order_conflicts((raw, defaults), ("tasks", "poll_interval"), "base", DurationIn())
 
@@ -384,6 +396,10 @@ def task_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
 def _tool_conflicts(raw: object) -> Iterator[Conflict]:
     """Find tools of the gateway with one name, or with longer texts than models should read."""
     wait, cancel = (_tool_in(mapping_at(raw, *_TOOLS, tool), usual) for tool, usual in _USUAL_TOOLS)
+    for key, tool in (("wait", wait), ("cancel", cancel)):
+        if tool.name == LIST.name:
+            yield (*_TOOLS, key, "name"), "must differ from the name of the tool of the gateway that lists tasks"
+            return
     if wait.name == cancel.name:
         yield (*_TOOLS, "cancel", "name"), f"must differ from {dotted((*_TOOLS, 'wait', 'name'))}"
     elif (tokens := HandoffTools(wait, cancel).tokens) > MOST_TOKENS:

@@ -31,7 +31,7 @@ from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.modern.retries import HostRetries
 from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
-from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests, note_handle, own_tools
+from taskgate.gateway.task_requests import ABOUT_TASKS, TaskRequests, note_handle, own_tools
 from taskgate.jsontext.large import MessageText, to_string
 from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.protocol.classify import Route
@@ -134,7 +134,7 @@ class ModernAdapter:
 
     async def handle(self, request: DecodedMessage) -> HttpReply:
         intent, meta, exchange, caller = request.intent, request.meta, request.exchange, request.caller
-        if isinstance(intent, ABOUT_A_TASK):
+        if isinstance(intent, ABOUT_TASKS):
             return await self._task_requests.answer(request)
         if meta is None:
             return HttpReply(status=202)
@@ -250,7 +250,7 @@ class ModernAdapter:
         listener.passes_rounds = has_rounds
         call = Call(self, exchange, caller, session, request, request.id, method, request.params, meta.peer, listener)
         call.log_level, call.repeated = meta.log_level, meta.header_params
-        call.may_be_held, call.reserved = has_rounds and session.may_be_asked, session.mount.reserved
+        call.may_be_held, call.mount = has_rounds and session.may_be_asked, session.mount
         if isinstance(request, CallTool):
             call.tool = request.tool
         else:
