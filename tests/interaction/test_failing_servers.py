@@ -9,7 +9,20 @@ from helpers.exchange_server import ExchangeServer, Terms
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
-from helpers.server import Hold, Reply, ScriptedServer, breaks_off, note, raw, redirect, resets, result, status, stream
+from helpers.server import (
+    Hold,
+    Reply,
+    ScriptedServer,
+    breaks_off,
+    in_turn,
+    note,
+    raw,
+    redirect,
+    resets,
+    result,
+    status,
+    stream,
+)
 from helpers.waiting import eventually
 from requirements import covers
 
@@ -19,7 +32,7 @@ FAILURES: dict[str, tuple[Reply, str, bool]] = {
     "breaks a stream off": (breaks_off(note("notifications/message", level="info", data=1)), "closed", True),
     "ends a stream without an answer": (stream(None), "closed", True),
     "breaks a document off": (breaks_off(document=True), "closed", True),
-    "answers 400": (status(400), "session_lost", False),
+    "answers 400": (status(400), "refused", False),
     "answers 403": (status(403), "refused", False),
     "answers 429": (status(429), "refused", False),
     "answers 500": (status(500), "refused", True),
@@ -49,8 +62,12 @@ async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
     assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
 
+# After 429 a task waits: see below.
+FAILURES_OF_TASKS = {name: failure for name, failure in FAILURES.items() if name != "answers 429"}
+
+
 @covers("L-RES-2", "S-SEC-9")
-@pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(("reply", "reason", "dispatched"), FAILURES_OF_TASKS.values(), ids=FAILURES_OF_TASKS)
 async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
     server: ScriptedServer, gateway: Gateway, host: Host, reply: Reply, reason: str, dispatched: bool
 ) -> None:
@@ -65,14 +82,60 @@ async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
     assert await gateway.count("taskgate_tasks_finished_total", error_type=reason) <= 1
 
 
-async def test_a_task_whose_server_went_away_after_the_session_was_opened_fails(
+async def waits(host: Host, task: dict[str, Any]) -> None:
+    """Wait until the task says that it waits for its server."""
+
+    async def says() -> bool:
+        shown = await host.task(task["taskId"])
+        return str(shown.get("statusMessage")).startswith("Waits for the server: ")
+
+    while not await says():
+        await asyncio.sleep(0.1)
+
+
+async def test_a_task_whose_server_is_away_waits_for_it_and_runs_once(server: ScriptedServer, host: Host) -> None:
+    await host.start("echo")
+    await server.stop()
+    task = await host.start("echo", {"a": 1})
+    await waits(host, task)
+    await server.come_back()
+    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+    assert answer.result["structuredContent"] == {"a": 1}
+    # The first attempt at the new process is refused: it knows no session.
+    assert [message["params"]["arguments"] for message in server.heard("tools/call")][-1] == {"a": 1}
+    assert (await host.task(task["taskId"])).get("statusMessage") is None
+
+
+async def test_a_task_waits_for_a_server_that_refuses_it_for_now(server: ScriptedServer, host: Host) -> None:
+    server.script["broken"] = in_turn(status(429), status(429), result({"content": []}))
+    task = await host.start("broken")
+    assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
+    assert len(server.heard("tools/call")) == 3
+
+
+async def test_a_task_that_waits_for_its_server_can_be_cancelled_and_is_not_sent_later(
     server: ScriptedServer, host: Host
 ) -> None:
     await host.start("echo")
     await server.stop()
-    task = await host.start("echo")
-    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
-    assert answer.error["data"] == {"origin": "upstream", "reason": "unreachable", "dispatched": False}
+    task = await host.start("report")
+    await waits(host, task)
+    assert (await host.cancel(task["taskId"])).result["status"] == "cancelled"
+    await server.come_back()
+    await host.call("echo")
+    assert [message["params"]["name"] for message in server.heard("tools/call")] == ["echo", "echo", "echo"]
+
+
+async def test_a_task_waits_for_its_server_no_longer_than_its_rule_allows(server: ScriptedServer) -> None:
+    rules = {"upgrade": [{"tool": "*", "mode": "always", "deadline": "20s"}]}
+    async with serve(configuration({"reports": server.url}, tasks=rules)) as gateway:
+        host = await gateway.greeted()
+        await host.start("echo")
+        await server.stop()
+        task = await host.start("echo")
+        answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+        assert answer.error["data"]["reason"] == "unreachable"
+        assert answer.error["data"]["dispatched"] is False
 
 
 async def test_an_initialize_at_a_server_that_is_not_there_fails_with_its_id() -> None:

@@ -5,7 +5,7 @@ import pytest
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
-from helpers.server import ScriptedServer, error, status
+from helpers.server import Reply, ScriptedServer, error, status
 from helpers.waiting import eventually
 from requirements import covers
 
@@ -140,19 +140,56 @@ async def test_the_revision_header_may_be_left_out(host: Host) -> None:
     assert (await host.ask("ping")).result == {}
 
 
+FORGOTTEN: dict[str, Reply | None] = {
+    "404": None,
+    "404 in JSON": error(-32600, "Session not found", status=404),
+    "400": error(-32000, "Bad Request: No valid session ID provided", status=400, names_request=False),
+    "400 in words": status(400, b"Invalid or missing session ID"),
+    "401": error(-32001, "Unauthorized: invalid session ID", status=401, names_request=False),
+    "403": status(403),
+    "410": status(410),
+    "422": status(422, b"Unexpected message, expect initialize request"),
+    "an error": error(-32000, "Session not found or expired"),
+    "an error of a handshake": error(-32002, "Server not initialized"),
+    "503 in JSON": error(-32000, "Unknown session", status=503),
+}
+"""How servers refuse a session that they do not know."""
+
+
 @covers("H-LEG-4")
-async def test_a_server_that_lost_its_session_is_met_anew_for_the_next_call(
+@pytest.mark.parametrize("refusal", FORGOTTEN.values(), ids=FORGOTTEN)
+async def test_a_call_in_a_session_that_its_server_forgot_goes_on_in_a_new_one(
+    server: ScriptedServer, gateway: Gateway, host: Host, refusal: Reply | None
+) -> None:
+    server.unknown_session = refusal
+    await host.call("echo")
+    server.forget_sessions()
+    assert (await host.call("echo", {"n": 1})).result["structuredContent"] == {"n": 1}
+    assert (await host.call("echo", {"n": 2})).result["structuredContent"] == {"n": 2}
+    assert len(server.heard("initialize")) == 2
+    assert await gateway.count("taskgate_upstream_sessions_lost_total") == 1
+
+
+async def test_a_server_that_refuses_every_session_is_not_asked_in_a_circle(
     server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     await host.call("echo")
-    server.forget_sessions()
+    server.methods["tools/call"] = server.methods["ping"] = status(404)
     lost = await host.call("echo", {"n": 1})
     assert lost.error["data"] == {"origin": "upstream", "reason": "session_lost", "dispatched": False}
-    assert (await host.call("echo", {"n": 2})).result["structuredContent"] == {"n": 2}
-    calls = [message["params"]["arguments"] for message in server.heard("tools/call")]
-    assert calls.count({"n": 1}) == 1
     assert len(server.heard("initialize")) == 2
-    assert await gateway.count("taskgate_upstream_sessions_lost_total") == 1
+    assert [message["params"]["arguments"] for message in server.heard("tools/call")].count({"n": 1}) == 2
+
+
+@pytest.mark.parametrize("refusal", [status(401), status(403), error(-32000, "No such session of the tool")])
+async def test_a_refusal_of_one_tool_in_a_session_that_lives_is_its_answer(
+    server: ScriptedServer, host: Host, refusal: Reply
+) -> None:
+    server.script["report"] = refusal
+    await host.call("echo")
+    assert (await host.call("report")).message["error"]
+    assert len(server.heard("initialize")) == 1
+    assert len([each for each in server.heard("tools/call") if each["params"]["name"] == "report"]) == 1
 
 
 @pytest.mark.parametrize(

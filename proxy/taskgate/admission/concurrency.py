@@ -352,6 +352,10 @@ class Permit:
         """Whether its position is reported."""
         return self._position is not None
 
+    def renewed(self) -> "Permit":
+        """Return another permit for the same person, in even a full queue. It must be released too."""
+        return self._bulkhead.acquire(self.subject, force=True)
+
     async def wait(self, timeout: timedelta, on_moved: PositionCallback | None = None) -> None:
         """Wait until it is granted. Raises QueueFull after `timeout`, when it has left the queue.
 

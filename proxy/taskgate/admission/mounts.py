@@ -75,8 +75,8 @@ class Mounts:
     """The present mounts by name and by path, and their paths. Other parts hold these, so `replace`
     changes them in place.
 
-    A path is compared without any normalization. `by_path` also has some removed mounts whose path
-    is not used again, so that admitted requests can go on.
+    A path with a slash at its end is the same as without. No other spelling is normalized. `by_path`
+    also has some removed mounts whose path is not used again, so that admitted requests can go on.
     """
 
     def __init__(self, mounts: Iterable[Mount] = ()) -> None:
@@ -95,9 +95,10 @@ class Mounts:
         self.by_name.update((mount.name, mount) for mount in present)
         self._named.clear()
         self._named.update(mount.name for mount in present if mount.info is None)
-        self.by_path.update((mount.path, mount) for mount in present)
+        served = {path: mount for mount in present for path in (mount.path, f"{mount.path}/")}
+        self.by_path.update(served)
         self.paths.clear()
-        self.paths.update(mount.path for mount in present)
+        self.paths.update(served)
         gone = [path for path in self.by_path if path not in self.paths]
         for path in gone[:-MOST_REMEMBERED]:
             del self.by_path[path]

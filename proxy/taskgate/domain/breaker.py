@@ -4,6 +4,7 @@ Closed, every request passes. Enough failures within a window open it, if no con
 most of them, or if more callers fail than succeed. So the failures of one caller refuse no other one.
 If only one caller fails, the breaker opens for that caller alone: others pass. The success of one
 then closes it, and the failure of one opens it for all. Open, no other request passes until its time is up.
+A server without a connection may just restart, and an attempt costs it nothing: that time is short at first.
 Then it is half open: a few requests may try, one that succeeds closes it, one that fails opens it
 again. A caller whose calls failed tries last. The user of this module decides what a failure is. Times
 are seconds of a monotonic clock.
@@ -17,6 +18,8 @@ from collections import OrderedDict, deque
 from enum import StrEnum
 from typing import Final
 
+BRIEF: Final = 1.0
+"""Seconds for which it opens first where no connection came about; they double up to `open_for`."""
 MOST_CALLERS: Final = 64
 """Callers whose latest outcome is remembered: of more, those of the latest outcomes."""
 
@@ -38,8 +41,8 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "_awaited", "_failed", "_failures", "_first", "_half_open", "_open_for", "_outcomes", "_trials", "_until",
-        "_window", "counts_successes", "number", "only", "state",
+        "_awaited", "_brief", "_failed", "_failures", "_first", "_half_open", "_open_for", "_outcomes", "_trials",
+        "_until", "_window", "counts_successes", "number", "only", "state",
     )  # fmt: skip
 
     def __init__(self, *, failures: int, window: float, open_for: float, half_open: int) -> None:
@@ -52,6 +55,8 @@ class CircuitBreaker:
         # Time of the latest outcome of each caller, and whether it was a success; the newest last.
         self._outcomes: OrderedDict[str, tuple[float, bool]] = OrderedDict()
         self._until = 0.0
+        # How long it was open last for lack of a connection; 0 after it was closed.
+        self._brief = 0.0
         # By number: when each trial began, and whether its caller had failed before.
         self._trials: dict[int, tuple[float, bool]] = {}
         # The caller that did not fail and was refused last, since the last trial of such a caller.
@@ -134,7 +139,7 @@ class CircuitBreaker:
         if caller is not None:
             self._record(caller, now, False)
         if self.state is not CircuitState.CLOSED:
-            self.open(now, only=self.only if self.only == caller else None)
+            self.open(now, only=self.only if self.only == caller else None, is_brief=caller is None)
             return
         self.counts_successes = True
         self._failed.append((now, caller))
@@ -145,10 +150,12 @@ class CircuitBreaker:
         """Free the place of a request whose outcome stays unknown."""
         self._trials.pop(number, None)
 
-    def open(self, now: float, *, only: str | None = None) -> None:
+    def open(self, now: float, *, only: str | None = None, is_brief: bool = False) -> None:
         """Let no request pass for `open_for` from now on, or none of one caller, whatever the state
-        was."""
-        self._until = now + self._open_for
+        was. `is_brief`: for BRIEF, twice as long as the last time."""
+        if is_brief:
+            self._brief = min(2 * self._brief or BRIEF, self._open_for)
+        self._until = now + (self._brief if is_brief else self._open_for)
         self.only = only
         self.counts_successes = True
         self._switch(CircuitState.OPEN)
@@ -157,13 +164,14 @@ class CircuitBreaker:
         """Let every request pass, whatever the state was, and forget earlier failures."""
         self.only = None
         self._awaited = None
+        self._brief = 0.0
         self._switch(CircuitState.CLOSED)
         self._forget()
 
     def _judge(self, now: float) -> None:
         """Open it if the latest failures say that the server fails, and not for one caller of many."""
         if 2 * sum(caller is None for _, caller in self._failed) > len(self._failed):
-            self.open(now)
+            self.open(now, is_brief=True)
             return
         recent = [(caller, ok) for caller, (at, ok) in self._outcomes.items() if now - at <= self._window]
         failing = [caller for caller, ok in recent if not ok]

@@ -84,7 +84,7 @@ class Takeovers:
             taken = await self._transitions.apply(found, TakenOver(), self._clock.now())
             if taken is not None:
                 return taken
-            found = await self._again(found)
+            found = await self.read(found.owner, found.id, found.lease)
         if found is not None:
             await self._end(found)
         return None
@@ -127,14 +127,17 @@ class Takeovers:
         in_use = [each.resume_point.session for each in checkpoints if isinstance(each, CallCheckpoint)]
         return page.next is None and session not in in_use
 
-    async def _again(self, record: TaskRecord) -> TaskRecord | None:
-        """Read a record again that was changed meanwhile; None if it need not be taken over now."""
-        found = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+    async def read(self, owner: OwnerKey, task: TaskId, lease: Lease | None) -> TaskRecord | None:
+        """Read the record of a task of this process, with its bodies. May raise StoreUnavailable.
+
+        None if the task has ended or another process has it. `lease` is that of this process.
+        """
+        found = await self._store.load(owner, task, now=self._clock.now(), bodies=True)
         if found is None or found.status.is_terminal or (self._hold is not None and not self._hold.holds(found)):
             return None
         # Alone, a host's request may have loaded the record before it got its new lease, and have
         # written the old lease back. This process has the task all the same.
-        return found if self._hold is not None else evolve(found, lease=record.lease)
+        return found if self._hold is not None else evolve(found, lease=lease)
 
     async def _end(self, record: TaskRecord) -> None:
         """End a task as lost, or as never sent."""

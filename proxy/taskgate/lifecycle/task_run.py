@@ -11,8 +11,8 @@ asyncio task:
 A run has three steps. *Dispatch* waits for the permit, and marks the record as dispatched. The mark
 says that the call may have been sent. It is stored before the first byte, so that no crash can lead
 to a second sending. The new record has the mark of a call that need not wait, and of one that was
-sent before it became a task. A call is sent again only if its process was lost and the operator
-allows it.
+sent before it became a task. A call that may have run is sent again only if its process was lost and
+the operator allows it. A call that did not reach its server loses the mark, and is tried again.
 
 *Await* maps what comes of the call to the event that ends the task. *Settle* writes that event
 (`Transitions.settle`). Each run ends with a stored final state, or writes none because another
@@ -30,13 +30,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import count
 from logging import getLogger
 from typing import Any, Final
 
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.clock import Clock
 from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, DispatchWithdrawn, Progressed, TakenOver
-from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
+from taskgate.domain.record import FaultReason, Lease, OwnerKey, TaskId, TaskRecord
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.recovery import Takeovers
@@ -50,11 +51,17 @@ from taskgate.telemetry.events import EventSink, TaskDispatched
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import NextRound, Principal, Resumed, UpstreamCall
+from taskgate.upstream.pauses import share
 
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
 NO_STORE: Final = "The call was not sent: the task store was not available"
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 DEADLINE: Final = "The call took longer than its deadline"
+
+WAIT_FIRST: Final = 0.5
+WAIT_MOST: Final = 30.0
+"""Seconds between attempts to reach a server, from the first to the longest pause; a share of each is taken."""
+_DOUBLINGS: Final = 8
 
 Call = Callable[[], Awaitable[Response]]
 """Makes a call, and returns the server's response. Raises UpstreamFailed."""
@@ -179,32 +186,41 @@ class TaskRun(CancelScope):
     # --- the four runs ------------------------------------------------------------------------------------------------
 
     async def send(self, record: TaskRecord, route: CallRoute) -> None:
-        """Wait for the permit, dispatch a call, send it, and store its result."""
+        """Wait for the permit, dispatch a call, send it, and store its result.
+
+        A call that did not reach its server is sent again after a pause, as long as its lifetime and
+        its deadline allow. It has no permit meanwhile.
+        """
+        services, lease, ticket = self._services, record.lease, route.ticket
+        span = record.created_at + record.ttl - services.clock.now()
+        until = services.clock.elapsed() + min(span, record.deadline or span).total_seconds()
+        try:
+            for turn in count():
+                marked = await self._marked(record, ticket)
+                if marked is None:
+                    return
+                now = services.clock.now()
+                if not turn:
+                    services.event_sink.emit(TaskDispatched(marked, now - marked.created_at))
+                call, waits = self._call_of(record, route, now), not self._ran
+                # A running call holds little memory: its record is in the store.
+                del record, marked
+                try:
+                    await self.finish(call, route.upstream.outcome, ticket, waits=waits)
+                    return
+                except UpstreamFailed as failure:
+                    missed = failure.copy()
+                unsent = await self._after(missed, lease, turn, until)
+                if unsent is None:
+                    return
+                record, ticket = unsent, ticket.renewed()  # noqa: F841 - for the next turn
+                del unsent
+        finally:
+            ticket.release()
+
+    def _call_of(self, record: TaskRecord, route: CallRoute, now: datetime) -> Call:
+        """Return what makes the call of a dispatched record, within its lifetime and deadline."""
         assert record.call.params is not None, "a new or recovered record has its bodies"
-        services = self._services
-        dispatched: TaskRecord | CallFaulted
-        dispatched = record
-        now, hold = services.clock.now(), services.hold
-        # A record that was marked when it was created needs no step: its run starts in the step in which its
-        # insert returns. If that took long, and replicas share the store, another may have the task by now.
-        if (
-            not record.dispatched
-            or self._ran
-            or self.is_shut_down
-            or not route.ticket.is_granted
-            or (hold is not None and _was_late(record, now))
-        ):
-            try:
-                dispatched = await self._dispatch(record, route.ticket)
-            except ScopeCancelled:
-                # The task was ended, or another process has it: nothing is sent or written.
-                return
-            if isinstance(dispatched, CallFaulted):
-                route.ticket.release()
-                await services.transitions.settle(self.owner, self.id, dispatched, run=self)
-                return
-            now = services.clock.now()
-        services.event_sink.emit(TaskDispatched(dispatched, now - record.created_at))
         left = _time_left(record, now)
         # As the caller of the task, not the last user of the session: their token may be valid for
         # longer.
@@ -219,9 +235,58 @@ class TaskRun(CancelScope):
         call: Call = partial(route.upstream.call, asked, self.listener)
         if record.deadline is not None and record.deadline < left:
             call = partial(_within, call, record.deadline, _past_deadline)
-        # A running call holds little memory: its record is in the store.
-        del record, dispatched
-        await self.finish(call, route.upstream.outcome, route.ticket)
+        return call
+
+    async def _marked(self, record: TaskRecord, ticket: Permit) -> TaskRecord | None:
+        """Return the dispatched record of a call that may be sent; None if nothing is to be sent."""
+        hold = self._services.hold
+        # A record that was marked when it was created needs no step: its run starts in the step in which its
+        # insert returns. If that took long, and replicas share the store, another may have the task by now.
+        if (
+            record.dispatched
+            and not self._ran
+            and not self.is_shut_down
+            and ticket.is_granted
+            and (hold is None or not _was_late(record, self._services.clock.now()))
+        ):
+            return record
+        try:
+            dispatched = await self._dispatch(record, ticket)
+        except ScopeCancelled:
+            # The task was ended, or another process has it: nothing is sent or written.
+            return None
+        if isinstance(dispatched, CallFaulted):
+            ticket.release()
+            await self._services.transitions.settle(self.owner, self.id, dispatched, run=self)
+            return None
+        return dispatched
+
+    async def _after(self, missed: UpstreamFailed, lease: Lease | None, turn: int, until: float) -> TaskRecord | None:
+        """Wait for a server that was not reached, and return the record for the next attempt.
+
+        The mark is withdrawn, so that a crash does not leave the outcome unknown. `until` is the
+        monotonic time at which the wait ends. Then, or if the store fails, the task ends unsent. None
+        if it has ended, or another process has it.
+        """
+        services = self._services
+        transitions, pause = services.transitions, _pause(self.id, turn, missed.retry_after)
+        try:
+            if services.clock.elapsed() + pause < until:
+                withdrawn = await transitions.make(self.owner, self.id, lambda _: DispatchWithdrawn(), run=self)
+                waits = Progressed(message=f"Waits for the server: {missed}")
+                if withdrawn is None or await transitions.make(self.owner, self.id, lambda _: waits, run=self) is None:
+                    return None
+                with suppress(ScopeCancelled), self:
+                    if not self._stopped:
+                        await asyncio.sleep(pause)
+                if not self._stopped or self.is_shut_down:
+                    return await services.takeovers.read(self.owner, self.id, lease)
+                return None
+        except StoreUnavailable:
+            pass
+        self.listener.close()
+        await transitions.settle(self.owner, self.id, self._failure(missed), run=self)
+        return None
 
     def send_next_round(
         self, record: TaskRecord, checkpoint: RoundCheckpoint, route: CallRoute
@@ -293,13 +358,14 @@ class TaskRun(CancelScope):
             finally:
                 close()
 
-    async def finish(self, call: Call, outcome: Outcome, ticket: Permit | None = None) -> None:
+    async def finish(self, call: Call, outcome: Outcome, ticket: Permit | None = None, *, waits: bool = False) -> None:
         """Await a call that counts as sent, and store its final state.
 
         `call` makes the call, and `outcome` maps its response to the event that ends the task. If
         the run is stopped, the call is cancelled. No state is stored if another process continues
         the call. Raises Gone if a resumed call no longer exists at its server and may be sent again.
-        Every other Exception becomes a failure of the task.
+        With `waits`, the failure of a call that did not reach its server is raised. Every other
+        Exception becomes a failure of the task.
 
         `ticket` is the permit of the call; None if the caller of this function has none to release.
         It is released here on every path, once the call is over: the time to store the event does
@@ -319,6 +385,8 @@ class TaskRun(CancelScope):
             event = self._stop_event()
         except Exception as error:
             if self._may_be_sent_again and isinstance(error, failures.Gone):
+                raise
+            if waits and isinstance(error, UpstreamFailed) and failures.may_be_awaited(error):
                 raise
             event = self._failure(error)
         finally:
@@ -451,6 +519,12 @@ def wholly_bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
     if record.deadline is None or record.deadline >= left:
         return living
     return partial(_within, living, record.deadline, _past_deadline)
+
+
+def _pause(task: TaskId, turn: int, wanted: timedelta | None) -> float:
+    """Return the seconds before another attempt to reach a server, which may have named a pause."""
+    longest = min(WAIT_FIRST * 2.0**turn, WAIT_MOST) if turn < _DOUBLINGS else WAIT_MOST
+    return max(longest * share(task, turn), 0.0 if wanted is None else wanted.total_seconds())
 
 
 def _was_late(record: TaskRecord, now: datetime) -> bool:

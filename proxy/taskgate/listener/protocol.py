@@ -54,6 +54,7 @@ from taskgate.listener.tls import TlsWire
 from taskgate.streams.bytes_in_flight import SMALL
 from taskgate.system.arrival import Arrival
 from taskgate.system.current_task import current_task
+from taskgate.system.keep_alive import keep_alive
 from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import no_request
 
@@ -296,7 +297,7 @@ class HostConnection(asyncio.Protocol):
         # It may be closed already.
         with suppress(OSError):
             # The system notices a host that disappeared while nothing is sent to it.
-            at.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(at)
             # An answer must not wait until the host has acknowledged the one before. For accepted
             # sockets asyncio leaves this unset.
             at.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

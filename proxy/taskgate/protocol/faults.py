@@ -34,6 +34,7 @@ from taskgate.protocol.vocabulary import (
     MISSING_CAPABILITY,
     OVER_LIMIT,
     PARSE_ERROR,
+    SESSION_NOT_FOUND,
     TASK_CANCELLED,
     TASKS_EXTENSION,
     UNAVAILABLE,
@@ -221,7 +222,8 @@ _DOWNSTREAM: dict[type[errors.DownstreamError], tuple[int, int]] = {
     errors.UnknownMethod: (200, METHOD_NOT_FOUND),
     errors.TaskSupportMismatch: (200, METHOD_NOT_FOUND),
     errors.SessionRequired: (400, INVALID_REQUEST),
-    errors.SessionNotFound: (404, INVALID_REQUEST),
+    # The code by which hosts of the TypeScript SDK know that they must open another session.
+    errors.SessionNotFound: (404, SESSION_NOT_FOUND),
     errors.StreamNotFound: (400, INVALID_REQUEST),
     errors.TaskNotFound: (200, INVALID_PARAMS),
     errors.TaskAlreadyFinished: (200, INVALID_PARAMS),
@@ -264,6 +266,16 @@ def call_ended(
 def protocol_violation(how: str) -> UpstreamFailed:
     """The failure of a server that broke the protocol; it may have acted on the request."""
     return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
+
+
+class NoMessage(UpstreamFailed):
+    """A failure by input of a server that is no JSON-RPC message; it may have acted on the request."""
+
+
+def no_message() -> NoMessage:
+    """The failure for it, where the request can have no other answer."""
+    text = "The server broke the protocol: a message of it is not JSON-RPC"
+    return NoMessage(UpstreamReason.MALFORMED, text, dispatched=True)
 
 
 def request_refused(text: str) -> UpstreamFailed:

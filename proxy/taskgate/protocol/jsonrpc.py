@@ -17,7 +17,7 @@ from typing import Final
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.jsontext.edits import dump
+from taskgate.jsontext.edits import Edits, dump, removals, splice
 from taskgate.jsontext.large import MessageText
 from taskgate.jsontext.long_values import NumberTooLarge
 from taskgate.jsontext.spans import (
@@ -68,12 +68,17 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
     one JSON-RPC message, with the id if it could be read. Cases are an array, a duplicate key in a
     walked object, too many members, a lookalike key, and a wrong version, id, method or `error`. If
     `params` is no object, `params` is empty and `params_text` has the text: the caller decides.
+    An optional member (`NULLABLE`) that is null counts as absent, and the text is without it.
     """
     text = decode(body, max_depth, counted=max_members is not None)
     limit = MAX_MEMBERS if max_members is None else max_members
     message = (fast_parse(text, limit) if shape is ENVELOPE else None) or _full_parse(text, shape, limit)
     if type(message) is not Response:
         params, message_id = message.params, message.id if type(message) is Request else None
+        if "null" in message.params_text and (edits := _null_members(message)):
+            return parse(
+                splice(message.text, edits).encode(), max_depth=max_depth, shape=shape, max_members=max_members
+            )
         # Nearly all keys are known names.
         if not params.keys() <= PARAMS_NAMES:
             _refuse_lookalikes(params, PARAMS_NAMES, message_id)
@@ -84,6 +89,36 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
     if len(body) > MANY_BYTES and len(text) == len(body) and not isinstance(message, Notification):
         return message._replace(body=body)
     return message
+
+
+NULLABLE: Final = frozenset(
+    {
+        *("_meta", "task", "arguments", "cursor", "context", "filter", "inputResponses", "requestState"),
+        *("total", "message", "reason"),
+    }
+)
+"""Optional parameters of the methods of hosts, and of notifications.
+
+Peers whose serializer omits nothing write them as null. Extensions may give null a meaning.
+"""
+
+
+def _null_members(message: Request | Notification) -> Edits:
+    """The edits that remove optional members which are null from the parameters and their `_meta`."""
+    if message.method not in names.METHODS_OF_HOSTS and message.method not in names.ERA_NOTICES:
+        return []
+    params, text = message.params, message.text
+    edits, meta = _nulls_in(params, NULLABLE, text), params.get("_meta")
+    return edits + _nulls_in(meta.members, META_NAMES, text) if meta is not None and meta.members else edits
+
+
+def _nulls_in(found: Members, optional: frozenset[str], text: str) -> Edits:
+    names_ = {name for name in optional & found.keys() if _is_null(found[name], text)}
+    return removals(found, names_) if names_ else []
+
+
+def _is_null(member: Member | None, text: str) -> bool:
+    return member is not None and text.startswith("null", member.start)
 
 
 def is_id(value: object) -> bool:
@@ -170,6 +205,9 @@ _MILLISECONDS: Final = tuple(f".{number:03}Z" for number in range(1000))
 def _full_parse(text: str, shape: Shape, limit: int) -> Message:
     """The message `text` in any form; MalformedMessage or UnparsableMessage if it is none."""
     envelope = _read_envelope(text, shape, limit)
+    if "null" in text and (nulls := _null_envelope(envelope, text)):
+        text = splice(text, removals(envelope, nulls))
+        envelope = _read_envelope(text, shape, limit)
     message_id = _read_id(envelope)
     _refuse_lookalikes(envelope, ENVELOPE_NAMES, message_id)
     if value_of(envelope, "jsonrpc") != "2.0":
@@ -177,6 +215,21 @@ def _full_parse(text: str, shape: Shape, limit: int) -> Message:
     if "method" in envelope:
         return _read_call(text, envelope, message_id)
     return _read_response(text, envelope, message_id)
+
+
+def _null_envelope(envelope: Members, text: str) -> set[str]:
+    """The members of a message that are null and stand for absent ones.
+
+    A request may have them all, and a notification an id too. Of a response it is the one of result
+    and error that does not apply.
+    """
+    nulls = {name for name in ("id", "params", "result", "error") if _is_null(envelope.get(name), text)}
+    method = value_of(envelope, "method")
+    if isinstance(method, str):
+        return nulls if method.startswith("notifications/") else nulls - {"id"}
+    if "error" in nulls:
+        return {"error"} & nulls if "result" in envelope else set()
+    return {"result"} & nulls if "error" in envelope else set()
 
 
 def _read_envelope(text: str, shape: Shape, limit: int) -> Members:
@@ -327,8 +380,8 @@ _BEGIN: Final = re.compile(
 _CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z").match
 _ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z").match
 _STRING: Final = r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+"'
-# As many digits as the gateway's own ids and tokens have, which begin with 52 random bits.
-_OWN: Final = "[1-9][0-9]{0,15}"
+# As many digits as the gateway's own ids and tokens have, which fit 32 bits.
+_OWN: Final = "[1-9][0-9]{0,9}"
 _OWN_ID: Final = rf'"id": ?({_OWN})'
 _TEXT_RESULT: Final = re.compile(
     rf'\{{(?:{_VERSION}, ?{_OWN_ID}, ?)?"result": ?'

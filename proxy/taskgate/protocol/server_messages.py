@@ -5,6 +5,7 @@ handle them. A question is a request of a server to its host. It crosses the gat
 on each side: the server's, and one of the gateway.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from taskgate.domain.record import FaultReason, RequestId, TaskStatus
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Member, RawJson, elements, members
-from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.faults import no_message, protocol_violation
 from taskgate.protocol.jsonrpc import UsualProgress, notification_text, parse
 from taskgate.protocol.messages import Message, Notification, Params, Response, value_of
 from taskgate.protocol.vocabulary import ELICITATION_CREATE, NOTE_PROGRESS
@@ -27,11 +28,28 @@ and safe for the parser.
 
 
 def parse_message(message: bytes) -> Message:
-    """A message of a server, in any form. Raises UpstreamFailed (malformed) for no JSON-RPC."""
+    """A message of a server, in any form; an answer has the id that the gateway sent (`sent_id`).
+
+    Raises NoMessage for no JSON-RPC.
+    """
     try:
-        return parse(message, max_depth=MAX_SERVER_DEPTH)
+        parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
     except (UnparsableMessage, MalformedMessage):
-        raise protocol_violation("a message of it is not JSON-RPC") from None
+        raise no_message() from None
+    if type(parsed) is Response and type(parsed.id) is str:
+        return parsed._replace(id=sent_id(parsed.id))
+    return parsed
+
+
+def sent_id(written: RequestId) -> RequestId:
+    """The id or progress token that a server sends back, as the gateway sent it: a number.
+
+    Some servers write its digits as a text. Any other text stays, and belongs to nothing.
+    """
+    return int(written) if type(written) is str and _SENT_IDS(written) else written
+
+
+_SENT_IDS: Final = re.compile("[1-9][0-9]{0,9}").fullmatch
 
 
 Answer = RawJson

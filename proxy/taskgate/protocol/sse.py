@@ -46,8 +46,8 @@ def retry(milliseconds: int) -> bytes:
     return f"retry: {milliseconds}\n\n".encode()
 
 
-MAX_ID: Final = 1024
-"""Longest event id that is sent back to its server, in bytes."""
+MAX_ID: Final = 16 * 1024
+"""Longest event id that is sent back to its server, in bytes: servers read no longer headers."""
 
 
 class EventTooLarge(Exception):
@@ -234,7 +234,7 @@ def _id_of(written: bytes) -> str | None:
 
 _SHORT: Final = 32 * 1024
 """Bytes of a chunk up to which one pattern finds its events; a longer one is read by lines."""
-_USUAL_FIELDS: Final = 2 * MAX_ID
+_USUAL_FIELDS: Final = MAX_ID + 1024
 """Bytes that type and id of a message may have together before they count as noise."""
 _USUAL_EVENT: Final = re.compile(
     rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*+)\r?\n)?(?:event: message\r?\n)?data: (.++)\n\r?\n"

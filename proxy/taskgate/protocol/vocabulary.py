@@ -175,6 +175,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 # Codes of the specification, each in one era alone.
+SESSION_NOT_FOUND: Final = -32001
 RESOURCE_NOT_FOUND: Final = -32002
 URL_ELICITATION_REQUIRED: Final = -32042
 HEADER_MISMATCH: Final = -32020

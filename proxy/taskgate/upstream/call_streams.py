@@ -1,16 +1,24 @@
 """The event stream that answers one call, in either era: `read_stream` reads it up to the response.
 
+What is no message is skipped, as released hosts skip it, and what is in an array is read in its order
+(`hear_unusual`). An answer to this very request that cannot be read ends the call.
+
 Usual progress is by far the most frequent message, and needs no wait. So the stream is asked to pass
 it on as it arrives (`Messages.offer_to`), without waking the task of the call.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
+from taskgate.errors import UpstreamFailed
+from taskgate.protocol.faults import NoMessage, no_message
 from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.messages import Response
+from taskgate.system.offload import offload
 from taskgate.upstream.base import Messages
 from taskgate.upstream.calls import RunningCall
+from taskgate.upstream.duplex.peek import parts_of, seems_to_answer
 from taskgate.upstream.settings import UpstreamObserver
 
 
@@ -58,7 +66,10 @@ async def read_stream(
                 call.listener.more_follows()
             if take((message,)):
                 continue
-            response = await hear(message, call)
+            try:
+                response = await hear(message, call)
+            except NoMessage:
+                response = await hear_unusual(observer, hear, call, message)
             if response is not None and response.id == call.id:
                 return response
             if call.listener is not None:
@@ -66,3 +77,55 @@ async def read_stream(
     finally:
         observer.stream_ended("response")
     return None
+
+
+async def hear_unusual(
+    observer: UpstreamObserver,
+    hear: Callable[[bytes, RunningCall], Awaitable[Response | None]],
+    call: RunningCall,
+    message: bytes,
+) -> Response | None:
+    """Handle what is not one message: hear the messages of an array, or skip it.
+
+    Returns the response to the call, if an array has it. Raises NoMessage for what seems to answer
+    the call.
+    """
+    parts, found = await offload(len(message), partial(parts_of, message)), None
+    for part in parts:
+        try:
+            response = await hear(part, call)
+        except NoMessage:
+            response = None
+            await _skip(observer, call, part)
+        if response is not None and response.id == call.id:
+            found = response
+    if not parts:
+        await _skip(observer, call, message)
+    return found
+
+
+async def hear_aside(observer: UpstreamObserver, hear: Callable[[bytes], Awaitable[None]], message: bytes) -> None:
+    """Have `hear` handle a message of a stream that answers no call, or the messages of an array.
+
+    What `hear` raises UpstreamFailed for is skipped: the stream is still usable.
+    """
+    try:
+        await hear(message)
+    except NoMessage:
+        parts = await offload(len(message), partial(parts_of, message))
+        if not parts:
+            observer.skipped(len(message))
+        for part in parts:
+            try:
+                await hear(part)
+            except UpstreamFailed:
+                observer.skipped(len(part))
+    except UpstreamFailed:
+        observer.skipped(len(message))
+
+
+async def _skip(observer: UpstreamObserver, call: RunningCall, message: bytes) -> None:
+    """Skip what is no message. Raises NoMessage if it seems to answer the call."""
+    if await offload(len(message), partial(seems_to_answer, call.id, message)):
+        raise no_message()
+    observer.skipped(len(message))

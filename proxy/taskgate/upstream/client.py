@@ -8,7 +8,6 @@ share is here; `session` makes a session.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from logging import getLogger
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from taskgate.upstream.context import (
     Patience,
     Running,
     UpstreamContext,
-    first_id,
+    request_ids,
 )
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.descriptions import LastWelcomes, Welcome, key_of, knows_callers
@@ -139,7 +138,7 @@ class UpstreamClient:
             settings=settings,
             dialect=dialect,
             observer=observer,
-            ids=count(first_id(entropy)),
+            ids=request_ids(entropy),
             alarms=self._alarms,
             patience=Patience(settings),
             # The state of programs and SSE streams ends with the process that has the connection.

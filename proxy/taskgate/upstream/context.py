@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import chain, repeat
 from logging import DEBUG, getLogger
 from typing import Any, Final
 
@@ -311,14 +312,14 @@ class ModernUpstreamContext:
     outlives: bool = True
 
 
-def first_id(entropy: Entropy) -> int:
-    """Return the random id that a process begins with: no host can guess ids and progress tokens
-    (T17).
+def request_ids(entropy: Entropy) -> Iterator[int]:
+    """Return the ids of a process, endless: each fits the signed integer of 32 bits that some servers keep it in.
 
-    It has 52 random bits. JavaScript servers read integers exactly only below 2**53, and a process
-    never counts that far.
+    They count from a random one, so that they hardly equal those of an earlier process (T17). After
+    the largest comes 1: an id comes again after two thousand million others.
     """
-    return int.from_bytes(entropy.token(7)) % _FIRST_IDS + 1
+    first = int.from_bytes(entropy.token(4)) % (LARGEST_ID // 2) + 1
+    return chain(range(first, LARGEST_ID + 1), chain.from_iterable(repeat(range(1, LARGEST_ID + 1))))
 
 
-_FIRST_IDS: Final = 2**52
+LARGEST_ID: Final = 2**31 - 1

@@ -25,7 +25,6 @@ from taskgate.domain.versions import Era, era_of
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescription, ToolPage
-from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
@@ -153,20 +152,23 @@ def _size(server: ServerDescription) -> int:
     return _OF_ONE + texts + _OF_A_TREE * getsizeof(server.capabilities)
 
 
-MAX_PAGES: Final = 200
-"""Pages of a list, more than any server has; beyond them the list is taken to be endless."""
+MAX_EMPTY: Final = 16
+"""Pages without a tool in one list; after them the list counts as complete."""
 
 
 async def read_catalogue(
     ask: Callable[[RawJson | None], Awaitable[Response]],
     read: Callable[[Response], ToolPage],
     bounds: CatalogueBounds,
+    cut: Callable[[], None],
 ) -> dict[str, ListedTool]:
     """Return the tools of all pages by name. `ask` fetches the page at a cursor, `read` decodes it.
 
-    Raises UpstreamFailed for what `read` cannot decode, a list beyond its limits, or one that does
-    not end.
+    A server may never say that its list ends. So it ends with a page that names a cursor again, or has
+    only tools that are known, and after MAX_EMPTY pages without any. `cut` is called then. Raises
+    UpstreamFailed for what `read` cannot decode, and for a list beyond its limits.
     """
+    empty = 0
     tools: dict[str, ListedTool] = {}
     cursor: RawJson | None = None
     seen: set[RawJson] = set()
@@ -174,12 +176,15 @@ async def read_catalogue(
         response = await ask(cursor)
         bounds = what_is_left(bounds, response)
         page = await offload(len(response.text), partial(read, response))
+        has_news = not page.tools.keys() <= tools.keys()
         tools.update(page.tools)
         cursor = page.cursor
         if cursor is None:
             return tools
-        if cursor in seen or len(seen) + 1 >= MAX_PAGES:
-            raise protocol_violation("its list of tools never ends")
+        empty += not page.tools
+        if cursor in seen or empty >= MAX_EMPTY or (page.tools and not has_news):
+            cut()
+            return tools
         seen.add(cursor)
 
 

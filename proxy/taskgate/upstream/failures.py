@@ -5,6 +5,7 @@ Used by all of `upstream`. Callers handle some of the subclasses in a way of the
 docstring of each class and constructor says what has happened.
 """
 
+import re
 from datetime import timedelta
 from typing import Any, Final
 
@@ -23,6 +24,22 @@ class Unwelcome(UpstreamFailed):
     def __init__(self, text: str, error: dict[str, Any], *, cause: str | None = None) -> None:
         super().__init__(UpstreamReason.REFUSED, text, dispatched=False, cause=cause)
         self.error = error
+
+
+class SessionDoubted(UpstreamFailed):
+    """The server refused a request in a session with an HTTP status by which some servers say that they
+    no longer know the session. It did not act."""
+
+    def __init__(self, status: int) -> None:
+        refusal = refused(status)
+        super().__init__(UpstreamReason.REFUSED, str(refusal), dispatched=False, cause=refusal.cause)
+
+
+class EraLeft(UpstreamFailed):
+    """The server answered as one that has left the era of the session. It did not act."""
+
+    def __init__(self) -> None:
+        super().__init__(UpstreamReason.SESSION_LOST, "The server ended the session", dispatched=False)
 
 
 class Gone(UpstreamFailed):
@@ -154,6 +171,12 @@ def too_large() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.TOO_LARGE, "The server's answer is too large", dispatched=True)
 
 
+def large_head(limit: int) -> UpstreamFailed:
+    """The head of the answer has more than `limit` bytes."""
+    text = f"The head of the server's answer is larger than its max_header allows ({limit} bytes)"
+    return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
+
+
 def too_talkative() -> UpstreamFailed:
     """The server sends more besides its answer than the gateway reads: on its event stream, or in
     the framing of HTTP."""
@@ -224,6 +247,12 @@ def unwelcome(status: int) -> UpstreamFailed:
     return Unwelcome(str(refusal), {}, cause=refusal.cause) if status in _UNKNOWING else refusal
 
 
+def may_end_session(response: Response) -> bool:
+    """Whether an error may say that the server no longer knows the session, whatever its status and code."""
+    text = value_of((response.error.members or {}) if response.error is not None else {}, "message")
+    return isinstance(text, str) and _OF_SESSIONS(text) is not None
+
+
 def said_in(response: Response) -> dict[str, Any]:
     """Return code, message and data of the error in a response; None for those that it has not.
 
@@ -256,6 +285,21 @@ def is_down(failure: UpstreamFailed) -> bool:
     return isinstance(failure, Down | Unserved) or failure.reason in _OF_SERVERS_DOWN
 
 
+def may_be_awaited(failure: UpstreamFailed) -> bool:
+    """Whether a request certainly did not run and may succeed later: the server was not reached, was
+    down before it, or refused it for now. The same of the endpoint that gives tokens for it."""
+    if failure.dispatched or isinstance(failure, StaleToken):
+        return False
+    if isinstance(failure, Ours) and not isinstance(failure, NoCredentials):
+        return False
+    return (
+        isinstance(failure, Down)
+        or failure.reason == UpstreamReason.UNREACHABLE.value
+        or failure.cause == _FOR_NOW
+        or (isinstance(failure, NoCredentials) and failure.reason == UpstreamReason.TIMEOUT.value)
+    )
+
+
 def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     """Return the failure for a request that was not sent because something before it failed so.
 
@@ -281,6 +325,11 @@ def sent(failure: UpstreamFailed) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause)
 
 
+_FOR_NOW: Final = http_cause(429)
+_OF_SESSIONS: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE).search
+"""Words in an error about a session. Its ping then tells whether it is lost."""
+SESSION_REFUSALS: Final = frozenset({400, 401, 403, 410, 422})
+"""Statuses by which released servers refuse a session that they do not know, beside 404."""
 KEEPING_REDIRECTS: Final = frozenset({307, 308})
 """Redirects that keep method and body."""
 _OF_SERVERS_DOWN: Final = frozenset(

@@ -164,6 +164,10 @@ class StdioSettings:
     shared: bool = False
 
 
+MAX_HEADER: Final = 64 * 1024
+"""Bytes of the head of an answer, unless configured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """One configured server.
@@ -174,7 +178,8 @@ class UpstreamSettings:
       never for `tools/call`. `idle` bounds the silence within an answer; None: no bound.
     - `call` bounds a call without progress, `ceiling` any call. In `tools` the first rule that
       matches a tool counts.
-    - `max_result` is bytes of one message, `catalogue` limits the list of tools.
+    - `max_result` is bytes of one message, `max_header` of the head of one answer; `catalogue`
+      limits the list of tools.
     - Without `retries` there is one attempt, without `breaker` no circuit breaker, without `health`
       no checks.
     - `extensions` says which methods and members of extensions pass.
@@ -190,6 +195,7 @@ class UpstreamSettings:
     idle: timedelta | None
     call: timedelta
     max_result: int
+    max_header: int = MAX_HEADER
     catalogue: CatalogueBounds = _USUAL_CATALOGUE
     ceiling: timedelta = timedelta(hours=24)
     tools: tuple[ToolTimeouts, ...] = ()
@@ -227,6 +233,9 @@ class UpstreamObserver:
     - `stream_opened` and `stream_ended`: the kind of stream, `get`, `response` or `listen`.
     - `credentials_got`: the seconds that a token endpoint took, and whether it gave a token.
     - `begun`: the upstream is served from now on; once.
+    - `skipped`: the bytes of what came on a stream, is no message and answers nothing.
+    - `list_cut`: a list of tools ends where its pages repeat themselves, though the server names a
+      further one.
     - `retried`: another attempt is made, for the reason `connect`.
     - `circuit`: the new state, closed, open or half_open, and the cause of the latest failure.
     - `health`: whether a check was good, whether the server is up after it (None: unknown), and the
@@ -242,6 +251,8 @@ class UpstreamObserver:
     session_lost: Callable[[], None]
     stream_opened: Callable[[str], None]
     stream_ended: Callable[[str], None]
+    skipped: Callable[[int], None] = lambda size: None
+    list_cut: Callable[[], None] = lambda: None
     credentials_got: Callable[[float, bool], None] = lambda seconds, ok: None
     begun: Callable[[], None] = lambda: None
     retried: Callable[[str], None] = lambda reason: None

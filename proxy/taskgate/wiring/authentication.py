@@ -265,6 +265,9 @@ def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
         documents[urlsplit(document_url(resource_of(config, port, path))).path] = document
     for path, document in by_mount.items():
         documents.setdefault(metadata_path(path), document)
+    # As the paths of mounts.
+    for path, document in tuple(documents.items()):
+        documents.setdefault(f"{path}/", document)
     alone = root_mount(paths)
     if alone is not None:
         documents[WELL_KNOWN] = by_mount[alone]

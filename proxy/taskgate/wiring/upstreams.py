@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
+from logging import getLogger
+from math import inf
 from os import stat_result
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -32,6 +34,7 @@ from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.sessions.upstream_tracing import call_spans
 from taskgate.sessions.upstream_usage import CountableUpstream, CountedUpstream
 from taskgate.system.background import Background
+from taskgate.system.log_throttle import ThrottledLog
 from taskgate.telemetry.events import (
     CircuitChanged,
     ConcurrencyChanged,
@@ -64,6 +67,8 @@ from taskgate.upstream.settings import (
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
+
+log = getLogger("taskgate.upstream")
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], CountableUpstream]
 
@@ -383,12 +388,17 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
 def _observer(name: str, report: UpstreamReport, event_sink: EventSink) -> UpstreamObserver:
     """Return the observer of a server. `report` takes its events of a state, `event_sink` the
     others."""
+    skipped = ThrottledLog(log, "what a server sends is skipped: it is no JSON-RPC message")
+    list_cut = ThrottledLog(log, "a server's list of tools is taken to be complete: its pages repeat", pause=inf)
+
     return UpstreamObserver(
         begun=lambda: event_sink.emit(UpstreamAdded(name)),
         answered=lambda method, seconds, error: event_sink.emit(UpstreamAnswered(name, method, seconds, error)),
         session_lost=lambda: event_sink.emit(SessionLost(name)),
         stream_opened=lambda kind: event_sink.emit(StreamOpened("upstream", kind)),
         stream_ended=lambda kind: event_sink.emit(StreamEnded("upstream", kind)),
+        skipped=lambda size: skipped.emit({"upstream": name, "bytes": size}),
+        list_cut=lambda: list_cut.emit({"upstream": name}),
         credentials_got=lambda seconds, ok: event_sink.emit(CredentialsFetched(name, seconds, ok)),
         retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
         circuit=lambda state, cause: report.emit(CircuitChanged(name, state, cause)),

@@ -12,7 +12,7 @@ from aiohttp import ClientConnectionError, web
 
 from helpers.ports import listening_socket
 from helpers.server.headers import refusal_of
-from helpers.server.replies import Turn, event, open_stream, transport_of
+from helpers.server.replies import Reply, Turn, event, open_stream, transport_of
 from helpers.server.script import Era, Script
 from helpers.waiting import bounded, eventually
 
@@ -82,6 +82,8 @@ class ScriptedServer(Script):
         self.requests: list[Recorded] = []
         self.checks_headers = True
         self.faults: list[str] = []
+        self.unknown_session: Reply | None = None
+        """What a request in a session that it does not know is answered; 404 without it."""
         self.left: list[dict[str, Any]] = []
         """The requests whose connection was closed before the response had ended."""
         self.live: set[str] = set()
@@ -158,7 +160,7 @@ class ScriptedServer(Script):
             transport_of(request).close()
 
     def forget_sessions(self) -> None:
-        """From now on every known session is answered 404."""
+        """Know no session from now on."""
         self.live.clear()
 
     # --- how it serves a request
@@ -185,6 +187,9 @@ class ScriptedServer(Script):
         known = request.headers.get(SESSION)
         opening = isinstance(message, dict) and message.get("method") == "initialize"
         if self.sessions and not opening and known not in self.live:
+            if self.unknown_session is not None and isinstance(message, dict):
+                refused: web.StreamResponse = await self.unknown_session(HttpTurn(self, request, message))
+                return refused
             return web.Response(status=400 if known is None else 404)
         if request.method == "GET":
             resume = self.resume if "Last-Event-ID" in request.headers else None

@@ -320,6 +320,12 @@ class Oracle:
     window: int
     open_for: int
     half_open: int
+    is_brief: bool
+    """Whether every failure is that no connection came about."""
+    span: float = 0
+    """How long it is open now."""
+    briefs: int = 0
+    """How often it opened by a failure since it was closed."""
     moves: list[tuple[int, CircuitState]] = field(default_factory=lambda: [(0, CLOSED)])
     let: list[tuple[int, int]] = field(default_factory=list)
     """Of each request: when, and after how many moves."""
@@ -339,7 +345,7 @@ class Oracle:
 
     def acquire(self, now: int) -> int | None:
         since, state = self.moves[-1]
-        if state is OPEN and now >= since + self.open_for:
+        if state is OPEN and now >= since + self.span:
             self.moves.append((now, HALF_OPEN))
         if self.state is OPEN or (self.state is HALF_OPEN and len(self.trying(now)) >= self.half_open):
             return None
@@ -348,7 +354,7 @@ class Oracle:
 
     def retry_after(self, now: int) -> float:
         if self.state is OPEN:
-            return max(self.moves[-1][0] + self.open_for - now, 0)
+            return max(self.moves[-1][0] + self.span - now, 0)
         if self.state is HALF_OPEN and len(trying := self.trying(now)) >= self.half_open:
             return min(trying) + self.open_for - now
         return 0
@@ -357,13 +363,29 @@ class Oracle:
         self.over.add(number)
         if ok is None or self.let[number][1] != len(self.moves):
             return
-        if self.state is HALF_OPEN:
-            self.moves.append((now, CLOSED if ok else OPEN))
+        if self.state is HALF_OPEN and ok:
+            self.close(now)
+        elif self.state is HALF_OPEN:
+            self.opened(now)
         elif not ok:
             self.failed_at.append((now, len(self.moves)))
             recent = [when for when, epoch in self.failed_at if epoch == len(self.moves) and now - when <= self.window]
             if len(recent) >= self.failures:
-                self.moves.append((now, OPEN))
+                self.opened(now)
+
+    def opened(self, now: int) -> None:
+        """It opened by a failure."""
+        self.briefs += 1
+        self.open(now)
+        self.span = min(2 ** (self.briefs - 1), self.open_for) if self.is_brief else self.open_for
+
+    def open(self, now: int) -> None:
+        self.moves.append((now, OPEN))
+        self.span = self.open_for
+
+    def close(self, now: int) -> None:
+        self.moves.append((now, CLOSED))
+        self.briefs = 0
 
 
 _tells = st.tuples(st.integers(0, 3), st.sampled_from([True, False, False, False, None]))
@@ -382,7 +404,8 @@ _steps = st.lists(
 def test_it_does_as_the_oracle_does_for_one_caller_whatever_happens(
     whose: str | None, failures: int, window: int, open_for: int, half_open: int, steps: list[tuple[int, object]]
 ) -> None:
-    one, oracle, now = circuit(failures, window, open_for, half_open), Oracle(failures, window, open_for, half_open), 0
+    one, now = circuit(failures, window, open_for, half_open), 0
+    oracle = Oracle(failures, window, open_for, half_open, whose is None)
     numbers: list[int] = []
     for later, step in steps:
         now += later
@@ -393,10 +416,10 @@ def test_it_does_as_the_oracle_does_for_one_caller_whatever_happens(
                 numbers.append(number)
         elif step == "open":
             one.open(now)
-            oracle.moves.append((now, OPEN))
+            oracle.open(now)
         elif step == "close":
             one.close()
-            oracle.moves.append((now, CLOSED))
+            oracle.close(now)
         elif isinstance(step, tuple):
             back, ok = step
             which = len(oracle.let) - 1 - back

@@ -183,7 +183,7 @@ PLAIN = '{"progressToken":1,"progress":2}'
 USUAL_PROGRESS = {
     "the least": progress(PLAIN),
     "all of it": progress('{"progressToken":7,"progress":0.5,"total":10,"message":"on \N{EURO SIGN}"}'),
-    "a token of the gateway's own, of 52 bits": progress('{"progressToken":4503599627370496,"progress":1}'),
+    "a token of the gateway's own, of 31 bits": progress('{"progressToken":2147483647,"progress":1}'),
     "negative": progress('{"progressToken":1,"progress":-0,"total":-0.25}'),
     "with spaces": progress('{"progressToken": 1, "progress": 2, "message": ""}', before='"jsonrpc": "2.0", '),
     "the version behind": progress(PLAIN, before="", behind=',"jsonrpc":"2.0"'),

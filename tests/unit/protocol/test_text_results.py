@@ -50,7 +50,7 @@ RESULTS = (
     list(product(RESULTS, ((",", ":"), (", ", ": "), (",", ": ")), (True, False))),
 )
 def test_the_usual_forms_are_read_by_one_match(result: Any, separators: tuple[str, str], is_first: bool) -> None:
-    envelope = {"jsonrpc": "2.0", "id": 4503599627370497}
+    envelope = {"jsonrpc": "2.0", "id": 2147483647}
     whole = {**envelope, "result": result} if is_first else {"result": result, **envelope}
     message = json.dumps(whole, separators=separators, ensure_ascii=False).encode()
     found = facts(read_text_result(message))

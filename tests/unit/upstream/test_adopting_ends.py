@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import timedelta
-from itertools import pairwise
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Resumed, ResumePoint
-from taskgate.upstream.context import first_id
+from taskgate.upstream.context import LARGEST_ID, request_ids
 from taskgate.upstream.legacy import event_streams
 from unit.upstream.adopting import DONE, LONG, Before, after, before, going_on, gone, tool
 from unit.upstream.asking import question
@@ -163,12 +163,25 @@ async def test_what_fails_on_the_way_may_have_run_and_has_more_time_than_a_strea
     assert loop.time() - began == pytest.approx(1 + 2 + 4 + 8 + 16 + 4 * 30, abs=5)
 
 
-def test_ids_of_a_process_begin_at_random_and_can_be_read_exactly_by_every_server() -> None:
+def test_ids_of_a_process_begin_at_random_and_fit_32_bits() -> None:
     entropy = SeededEntropy(7)
-    ids = sorted(first_id(entropy) for _ in range(2000))
-    assert 0 < ids[0] < 2**43
-    assert 2**52 - 2**43 < ids[-1] <= 2**52
-    assert all(before < after for before, after in pairwise(ids))
+    ids = sorted(next(request_ids(entropy)) for _ in range(2000))
+    assert 0 < ids[0] < 2**22
+    assert 2**30 - 2**22 < ids[-1] < 2**30
+    assert len(set(ids)) > 1990
+
+
+def test_after_the_largest_id_comes_the_first() -> None:
+    class Last:
+        """The entropy of which the largest first id is made."""
+
+        def token(self, size: int) -> bytes:
+            return (LARGEST_ID // 2 - 1).to_bytes(size)
+
+    ids = request_ids(Last())
+    assert next(ids) == LARGEST_ID // 2
+    skipped = islice(ids, LARGEST_ID // 2, LARGEST_ID // 2 + 3)
+    assert list(skipped) == [LARGEST_ID, 1, 2]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

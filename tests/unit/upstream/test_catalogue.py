@@ -38,6 +38,10 @@ class Server:
         return self.pages[len(self.asked) - 1]
 
 
+def never() -> None:
+    raise AssertionError("the list is complete")
+
+
 BEYOND = {
     "one page with too many tools": ([page(0, 6)], CatalogueBounds(5, 10**6), 1),
     "one page that is too long": ([page(0, 1, description="é" * 500)], CatalogueBounds(5, 1000), 1),
@@ -61,7 +65,7 @@ async def test_a_catalogue_beyond_a_bound_is_refused_after_the_page_that_passed_
 ) -> None:
     server = Server(*pages)
     with pytest.raises(UpstreamFailed, match=r"limits\.catalogue") as failed:
-        await read_catalogue(server.ask, DIALECT.read_tools, bounds)
+        await read_catalogue(server.ask, DIALECT.read_tools, bounds, never)
     assert (failed.value.reason, len(server.asked)) == ("too_large", asked)
 
 
@@ -69,8 +73,28 @@ async def test_a_catalogue_beyond_a_bound_is_refused_after_the_page_that_passed_
 async def test_a_catalogue_of_exactly_its_bounds_is_read(description: str) -> None:
     pages = [page(0, 3, "1", description=description), page(3, 2)]
     bounds = CatalogueBounds(5, sum(len(one.text) for one in pages))
-    found = await read_catalogue(Server(*pages).ask, DIALECT.read_tools, bounds)
+    found = await read_catalogue(Server(*pages).ask, DIALECT.read_tools, bounds, never)
     assert list(found) == [f"tool-{number}" for number in range(5)]
+
+
+ENDLESS = {
+    "the same page for the cursor that it names": ([page(0, 2, ""), page(0, 2, "")], 2, 2),
+    "the same cursor on a page with other tools": ([page(0, 2, "a"), page(2, 2, "a")], 4, 2),
+    "another cursor on the same page": ([page(0, 2, "a"), page(0, 2, "b")], 2, 2),
+    "pages without tools": ([page(0, 2, "a"), *(page(0, 0, f"{number}") for number in range(20))], 2, 17),
+}
+
+
+@pytest.mark.parametrize(("pages", "tools", "asked"), ENDLESS.values(), ids=ENDLESS)
+async def test_a_list_whose_pages_repeat_is_what_was_read(pages: list[Response], tools: int, asked: int) -> None:
+    server, cuts = Server(*pages), []
+    found = await read_catalogue(server.ask, DIALECT.read_tools, CatalogueBounds(50, 10**6), lambda: cuts.append(1))
+    assert (len(found), len(server.asked), cuts) == (tools, asked, [1])
+
+
+async def test_a_page_without_tools_does_not_end_the_list() -> None:
+    pages = [page(0, 2, ""), page(2, 0, "b"), page(2, 2)]
+    assert len(await read_catalogue(Server(*pages).ask, DIALECT.read_tools, CatalogueBounds(50, 10**6), never)) == 4
 
 
 def calls_for(tools: int) -> int:

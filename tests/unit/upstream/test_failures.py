@@ -57,7 +57,6 @@ FAILURES = {
     "a wrong id": (result(FINE, id=999), "malformed", True),
     "an id of another type": (result(FINE, id="2"), "malformed", True),
     "a request instead of an answer": (raw(b'{"jsonrpc":"2.0","id":2,"method":"ping"}'), "malformed", True),
-    "garbage in a stream": (stream(FINE, before=[b"data: {\n\n"]), "malformed", True),
     "a coded document": (raw(b"\x1f\x8b", Content_Encoding="gzip"), "malformed", True),
     "a head without an end": (raw(b"{}", X_Long="x" * 20_000), "malformed", True),
     "a huge document": (result({"content": ["x" * 70_000]}), "too_large", True),
@@ -70,8 +69,7 @@ FAILURES = {
     "502 in JSON": (status(502, b'{"error":"bad gateway"}', content_type="application/json"), "refused", True),
     "503": (status(503), "refused", True),
     "a result under an error status": (result(FINE, status=500), "refused", True),
-    "404 in a session": (status(404), "session_lost", False),
-    "400 in a session": (status(400), "session_lost", False),
+    "400 in a session": (status(400), "refused", False),
 }
 
 

@@ -46,15 +46,11 @@ async def test_a_cancel_reaches_the_server_even_when_the_session_closes_at_once(
 
 
 @pytest.mark.parametrize("lost", [404, 400])
-async def test_the_next_call_after_a_lost_session_opens_another(server: ScriptedServer, caller, lost: int) -> None:
+async def test_a_call_that_meets_a_lost_session_goes_on_in_another(server: ScriptedServer, caller, lost: int) -> None:
     """Released servers answer 404 after a restart, or 400; both mean that they do not know the session."""
     await caller.call()
-    server.methods["tools/call"] = status(lost)
-    with pytest.raises(UpstreamFailed) as failed:
-        await caller.call()
-    assert (failed.value.reason, failed.value.dispatched) == ("session_lost", False)
-    assert (caller.heard.lost, len(server.heard("initialize"))) == (1, 1)
-    del server.methods["tools/call"]
+    server.unknown_session = status(lost)
+    server.forget_sessions()
     assert (await caller.call()).error is None
     assert (caller.heard.lost, len(server.heard("initialize"))) == (1, 2)
     assert server.verbs("POST")[-1].headers["mcp-session-id"] == "session-2"
@@ -63,20 +59,18 @@ async def test_the_next_call_after_a_lost_session_opens_another(server: Scripted
 async def test_many_calls_that_meet_a_lost_session_lose_it_once(server: ScriptedServer, caller) -> None:
     await caller.call()
     server.forget_sessions()
-    failures = await asyncio.gather(*(caller.call() for _ in range(5)), return_exceptions=True)
-    assert {failure.reason for failure in failures} == {"session_lost"}
+    answers = await asyncio.gather(*(caller.call() for _ in range(5)))
+    assert [answer.error for answer in answers] == [None] * 5
     assert caller.heard.lost == 1
-    await asyncio.gather(*(caller.call() for _ in range(5)))
     assert len(server.heard("initialize")) == 2
 
 
 async def test_a_lost_session_is_not_ended_a_second_time(server: ScriptedServer, caller) -> None:
     await caller.call()
     server.forget_sessions()
-    with pytest.raises(UpstreamFailed):
-        await caller.call()
+    await caller.call()
     await caller.session.close()
-    assert server.verbs("DELETE") == []
+    assert [request.headers["mcp-session-id"] for request in server.verbs("DELETE")] == ["session-2"]
 
 
 async def test_a_call_of_a_lost_session_may_still_end(server: ScriptedServer, caller) -> None:
@@ -85,8 +79,7 @@ async def test_a_call_of_a_lost_session_may_still_end(server: ScriptedServer, ca
     async with bounded():
         await hold.begun.wait()
         server.forget_sessions()
-        with pytest.raises(UpstreamFailed):
-            await caller.call()
+        await caller.call()
         hold.release({"content": []})
         assert (await calling).error is None
 
@@ -157,14 +150,12 @@ async def test_a_change_while_the_catalogue_is_read_makes_the_next_reader_read_a
 async def test_the_catalogue_of_a_lost_session_is_forgotten(server: ScriptedServer, caller) -> None:
     await caller.session.tools()
     server.forget_sessions()
-    with pytest.raises(UpstreamFailed):
-        await caller.call()
+    await caller.call()
     await caller.session.tools()
     assert len(server.heard("tools/list")) == 2
 
 
 BROKEN_CATALOGUES = {
-    "a cursor that comes again": (result({"tools": [], "nextCursor": "1"}), "malformed"),
     "no list": (result({"tools": {}}), "malformed"),
     "an error": (error(-32601, "no tools"), "refused"),
     "a status": (status(500), "refused"),
@@ -185,11 +176,9 @@ async def test_a_catalogue_that_cannot_be_read_is_asked_for_again(
     assert set(await caller.session.tools()) == {"echo"}
 
 
-async def test_a_catalogue_without_an_end_is_none(server: ScriptedServer, caller) -> None:
+async def test_a_catalogue_of_many_pages_is_read_to_its_end(server: ScriptedServer, caller) -> None:
     server.page_size, server.tools = 1, [{"name": f"tool-{number}"} for number in range(500)]
-    with pytest.raises(UpstreamFailed, match="never ends"):
-        await caller.session.tools()
-    assert len(server.heard("tools/list")) == 200
+    assert len(await caller.session.tools()) == len(server.heard("tools/list")) == 500
 
 
 async def test_one_who_stops_waiting_for_the_catalogue_stops_nobody_else(server: ScriptedServer, caller) -> None:

@@ -20,7 +20,9 @@ from taskgate.config.addresses import FolderPath, MountPath, Url
 from taskgate.config.fields import (
     HIDDEN,
     HOUR,
+    KIB,
     MASK,
+    MIB,
     MILLISECOND,
     SECOND,
     UNIQUE,
@@ -28,6 +30,7 @@ from taskgate.config.fields import (
     Glob,
     PositiveDuration,
     Section,
+    SizeIn,
     json_pattern,
 )
 from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict
@@ -36,6 +39,7 @@ from taskgate.config.sections.extensions import ExtensionsSection
 from taskgate.domain.versions import Revision
 from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.upstream.settings import (
+    MAX_HEADER,
     Breaker,
     HealthSettings,
     Retries,
@@ -229,7 +233,10 @@ class CircuitBreakerSection(Section):
     window: PositiveDuration = 30 * SECOND
     """For how long a failure counts."""
     open_for: PositiveDuration = 30 * SECOND
-    """How long the circuit stays open, and requests are refused."""
+    """How long the circuit stays open, and requests are refused.
+
+    Where no connection is made it is a second first, and twice as long each time.
+    """
     half_open: Count = 1
     """How many requests at a time may probe the server afterwards."""
 
@@ -308,6 +315,8 @@ class UpstreamSection(Section):
     default with transport stdio.
     """
     extensions: ExtensionsSection = ExtensionsSection()
+    max_header: Annotated[int, SizeIn(least=8 * KIB, most=MIB)] = MAX_HEADER
+    """Largest head of an answer of the server, with its session id and cookies; not used with stdio."""
     concurrency: Count = 32
     """The most requests of hosts that run at it at once; lists and event streams do not count."""
     queue: QueueSection = QueueSection()
@@ -330,6 +339,7 @@ class UpstreamSection(Section):
             ceiling=self.timeouts.longest,
             tools=self.timeouts.to_tool_timeouts(),
             max_result=max_result,
+            max_header=self.max_header,
             catalogue=catalogue,
             credentials=self.credentials.to_settings(),
             identity=self.identity_headers.to_settings(),
@@ -393,6 +403,7 @@ _CONNECTION_DEFAULTS: Final[Mapping[tuple[str, ...], tuple[Any, str]]] = {
         ("tls", key): (value, "which has no connection")
         for key, value in ServerTlsSection().model_dump(mode="json").items()
     },
+    ("max_header",): ("64KiB", "which has no headers"),
     **{
         ("retries", key): (value, "where nothing is tried again")
         for key, value in RetriesSection().model_dump(mode="json").items()

@@ -17,7 +17,7 @@ from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Members
 from taskgate.protocol.legacy.tasks import presented_status
-from taskgate.protocol.messages import required_string
+from taskgate.protocol.messages import required_string, value_of
 from taskgate.protocol.vocabulary import TOOLS_CALL
 
 _Value = TypeVar("_Value")
@@ -65,14 +65,13 @@ def read_listing(params: Members) -> tuple[TaskFilter, TaskOrder]:
 
 
 def _criteria(params: Members) -> dict[str, Any]:
-    """The known criteria by name: those beside `filter`, replaced by those in it."""
+    """The known criteria by name: those beside `filter`, replaced by those in it. Null ones are absent."""
     found = {name: member.value for name, member in params.items() if name in _CRITERIA}
-    inner = params.get("filter")
-    if inner is None:
-        return found
-    if not isinstance(inner.value, dict):
+    inner = value_of(params, "filter")
+    if inner is not None and not isinstance(inner, dict):
         raise InvalidParams("filter must be an object")
-    return found | {name: value for name, value in inner.value.items() if name in _CRITERIA}
+    found |= {name: value for name, value in (inner or {}).items() if name in _CRITERIA and value is not None}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _values(found: Mapping[str, Any], name: str) -> list[str] | None:

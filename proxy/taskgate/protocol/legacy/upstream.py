@@ -55,6 +55,7 @@ from taskgate.protocol.server_messages import (
     parse_message,
     parse_response,
     read_server_task,
+    sent_id,
 )
 
 MAX_TTL: Final = timedelta(milliseconds=2**31 - 1)
@@ -366,7 +367,8 @@ class LegacyUpstream:
         if type(parsed) is Notification and parsed.method == names.NOTE_PROGRESS:
             token = parsed.params.get("progressToken")
             # A token of the gateway is an integer; a boolean is none.
-            return CallProgress(token.value, parsed) if token is not None and type(token.value) is int else None
+            value = None if token is None else sent_id(token.value)
+            return CallProgress(value, parsed) if type(value) is int else None
         match parsed:
             case Request():
                 return questions.read_question(parsed, host)

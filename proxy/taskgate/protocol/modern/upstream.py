@@ -33,7 +33,7 @@ from taskgate.protocol.discovery import (
     undefined_members,
 )
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.faults import protocol_violation, request_refused
+from taskgate.protocol.faults import no_message, protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import error_text, notification_text, parse, read_text_result, result_text
 from taskgate.protocol.messages import (
@@ -67,6 +67,7 @@ from taskgate.protocol.server_messages import (
     parse_message,
     parse_response,
     read_server_task,
+    sent_id,
 )
 
 _EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
@@ -314,10 +315,11 @@ class ModernUpstream:
                 raise protocol_violation("it sent a request of its own, which this revision does not allow")
             case Notification(method=names.NOTE_PROGRESS):
                 token = parsed.params.get("progressToken")
-                if token is None or type(token.value) is not int:
+                value = None if token is None else sent_id(token.value)
+                if type(value) is not int:
                     # A token of the gateway is an integer; a boolean is none.
                     return None
-                return CallProgress(token.value, _without_hop_keys(parsed) if "_meta" in parsed.params else parsed)
+                return CallProgress(value, _without_hop_keys(parsed) if "_meta" in parsed.params else parsed)
             case Notification(method=names.NOTE_SUBSCRIBED):
                 uris, tasks = _granted(parsed, "resourceSubscriptions"), _granted(parsed, "taskIds")
                 return SubscriptionGrant(uris, tasks, _granted_filters(parsed, self._extensions.all_filters))
@@ -348,7 +350,7 @@ class ModernUpstream:
         try:
             return parse_response(error_text(id, text[error.start : error.end]))
         except MalformedMessage:
-            raise protocol_violation("a message of it is not JSON-RPC") from None
+            raise no_message() from None
 
     def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
         """The round in a response to request `id`, as `rounds.read_round`: nearly always there is

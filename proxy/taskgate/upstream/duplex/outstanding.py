@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.faults import no_message
 from taskgate.protocol.jsonrpc import with_id
 from taskgate.protocol.messages import Response, value_of
 from taskgate.upstream.duplex.peek import Read, response_in, task_shown_in
@@ -187,7 +187,7 @@ class SharedHandshake:
         """
         response = response_in(message)
         if response is None:
-            self.fail(protocol_violation("a message of it is not JSON-RPC"))
+            self.fail(no_message())
             return True
         if _is_welcome(response):
             self._welcome = response

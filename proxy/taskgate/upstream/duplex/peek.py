@@ -21,7 +21,7 @@ from taskgate.jsontext.spans import Member, Members, decode, read_pairs
 from taskgate.protocol.jsonrpc import is_batch, is_id, parse, split_batch
 from taskgate.protocol.messages import Message, Notification, Request, Response, meta_of, value_of
 from taskgate.protocol.meta import related_task
-from taskgate.protocol.server_messages import MAX_SERVER_DEPTH
+from taskgate.protocol.server_messages import MAX_SERVER_DEPTH, sent_id
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_PROGRESS, NOTE_TASKS, PARSE_ERROR, SUBSCRIPTION_ID
 
 
@@ -72,7 +72,7 @@ def kind_by_its_ends(message: bytes) -> Kind | None:
         return None
     token = head["token"]
     if token is not None:
-        return ProgressPeek(_id(token))
+        return ProgressPeek(_sent_id(token))
     method, written = head["method"], head["id"] or head["id_first"]
     if method == _PROGRESS:
         # Its token is not in the usual place.
@@ -82,7 +82,7 @@ def kind_by_its_ends(message: bytes) -> Kind | None:
         if written is None:
             return None
     if method is None:
-        return ResponsePeek(_id(written))
+        return ResponsePeek(_sent_id(written))
     return NotificationPeek(method.decode()) if written is None else RequestPeek(_id(written), method.decode())
 
 
@@ -92,17 +92,17 @@ def _read(message: bytes) -> Kind | None:
         parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
     except MalformedMessage as refused:
         # An id without a method: the waiting request must fail on this answer.
-        return None if refused.id is None or b'"method"' in message else ResponsePeek(refused.id)
+        return None if refused.id is None or b'"method"' in message else ResponsePeek(sent_id(refused.id))
     except UnparsableMessage:
         return None
     match parsed:
         case Response(id=id_):
-            return ResponsePeek(id_)
+            return ResponsePeek(sent_id(id_))
         case Request(id=id_, method=method):
             return RequestPeek(id_, method)
         case Notification(method=method, params=params) if method == NOTE_PROGRESS:
             token = value_of(params, "progressToken")
-            return ProgressPeek(token) if is_id(token) else NotificationPeek(method)
+            return ProgressPeek(sent_id(token)) if is_id(token) else NotificationPeek(method)
         case Notification(method=method):
             return NotificationPeek(method)
     return None
@@ -110,6 +110,10 @@ def _read(message: bytes) -> Kind | None:
 
 def _id(written: bytes) -> RequestId:
     return written[1:-1].decode() if written[0] == _QUOTE else int(written)
+
+
+def _sent_id(written: bytes) -> RequestId:
+    return sent_id(_id(written))
 
 
 def _last_id(message: bytes) -> bytes | None:
@@ -300,7 +304,7 @@ def answered_by(message: bytes) -> Collection[RequestId]:
         return [first.id] if isinstance(first, ResponsePeek) else []
     if members is None or any(name == "method" for name, _ in members):
         return []
-    return {member.value for name, member in members if name == "id" and is_id(member.value)}
+    return {sent_id(member.value) for name, member in members if name == "id" and is_id(member.value)}
 
 
 def may_be_message(beginning: bytes) -> bool:
@@ -312,11 +316,22 @@ def may_be_message(beginning: bytes) -> bool:
 def reports_parse_error(message: bytes) -> bool:
     """Whether it is a parse error (JSON-RPC) with a null id or none, by which a server reports that
     it could not read a message."""
+    error = _unaddressed_error(message)
+    return isinstance(error, dict) and error.get("code") == PARSE_ERROR
+
+
+def seems_to_answer(id: RequestId, message: bytes) -> bool:
+    """Whether input on the stream of the request `id` seems to answer it: by that id, or as an error
+    without any."""
+    return id in answered_by(message) or isinstance(_unaddressed_error(message), dict)
+
+
+def _unaddressed_error(message: bytes) -> object:
+    """Return the error of an answer whose id is null or missing; None of anything else."""
     members = dict(_members_of(message) or ())
     id_, error = members.get("id"), members.get("error")
-    said = None if error is None else error.value
-    code = said.get("code") if isinstance(said, dict) else None
-    return "method" not in members and (id_ is None or id_.value is None) and code == PARSE_ERROR
+    is_answer = error is not None and "method" not in members and (id_ is None or id_.value is None)
+    return error.value if error is not None and is_answer else None
 
 
 def _members_of(message: bytes) -> tuple[tuple[str, Member], ...] | None:

@@ -155,16 +155,20 @@ class SessionConnection:
     async def is_over(self, failure: UpstreamFailed) -> bool:
         """Whether a failed request means that the session has ended.
 
-        If a call broke off, a ping decides, one for all calls that failed together. Released
-        servers let a session die without notice, for example after a cancellation: then every call
-        of it breaks off.
+        If a call broke off, or was refused as released servers refuse an unknown session, a ping
+        decides. Released servers let a session die without notice, for example after a cancellation:
+        then every call of it breaks off.
         """
-        if failure.reason != UpstreamReason.CLOSED.value:
+        if failure.reason != UpstreamReason.CLOSED.value and not isinstance(failure, failures.SessionDoubted):
             return failure.reason == UpstreamReason.SESSION_LOST.value
+        return not await self.is_known()
+
+    async def is_known(self) -> bool:
+        """Whether the server answers a ping in the session, one for all calls that ask together."""
         try:
-            return not await self._pinging.get()
+            return await self._pinging.get()
         except Abandoned:
-            return False
+            return True
         finally:
             self._pinging.forget()
 
@@ -229,12 +233,12 @@ class SessionConnection:
         return await self._answers(PING, None)
 
     async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
-        """Send a request; returns False only for a failure that shows the end of the session."""
+        """Send a request; returns False only for an answer or failure that shows the end of the session."""
         try:
-            await self._ask(method, params, principal)
+            _, response = await self._ask(method, params, principal)
         except UpstreamFailed as failure:
-            return failure.reason not in _OVER
-        return True
+            return failure.reason not in _OVER and not isinstance(failure, failures.SessionDoubted)
+        return response.error is None or not failures.may_end_session(response)
 
     async def _ask(
         self, method: str, params: Params | None, principal: Principal | None = None

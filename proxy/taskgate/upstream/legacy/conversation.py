@@ -26,7 +26,8 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.discovery import ServerDescription
-from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.faults import NoMessage, protocol_violation
+from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import (
     CallProgress,
@@ -43,6 +44,7 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Messages, Outgoing, SameHeaders
+from taskgate.upstream.call_streams import hear_unusual
 from taskgate.upstream.calls import CallListener, Principal, Resumed, ResumePoint, RunningCall
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.duplex.transport import ChannelSender
@@ -134,16 +136,29 @@ class LegacyExchanges:
         document = incoming.document()
         if not isinstance(document, bytes) or len(document) > LARGE:
             return self._read_late(call, incoming, document)
-        response = self._upstream_context.dialect.response_to(call.id, document)
+        try:
+            response = self._upstream_context.dialect.response_to(call.id, document)
+        except NoMessage:
+            # An array is read in its order.
+            return self._read_late(call, incoming, document)
         return self._no_answer(incoming) if response is None else response
 
     async def _read_late(
         self, call: RunningCall, incoming: Incoming, document: bytes | Coroutine[Any, Any, bytes | None]
     ) -> Response:
-        """Return the response from a document that has not come, or is large."""
+        """Return the response from a document that has not come, is large, or is not one message."""
         whole = document if isinstance(document, bytes) else await document
-        response = None if whole is None else await response_in(self._upstream_context.dialect, whole, call)
+        response = None if whole is None else await self._response_in(call, whole)
         return self._no_answer(incoming) if response is None else response
+
+    async def _response_in(self, call: RunningCall, message: bytes) -> Response | None:
+        """Return the response that a message is, or an array has; None without one."""
+        try:
+            return await response_in(self._upstream_context.dialect, message, call)
+        except NoMessage:
+            if not is_batch(message):
+                raise
+            return await hear_unusual(self._upstream_context.observer, self._hear, call, message)
 
     def _no_answer(self, incoming: Incoming) -> NoReturn:
         """Raise UpstreamFailed for an answer that is not that to the request."""
@@ -227,8 +242,8 @@ class LegacyExchanges:
         """Return the server's answer if an error status carries one; else raise what the status
         means.
 
-        A restarted server answers an unknown session with 404, as it must, or 400, as released SDKs
-        do.
+        A restarted server answers an unknown session with 404, as it must, or with another status, as
+        released servers do.
         """
         status = incoming.status
         if not self.is_open and failures.tells_nothing(status):
@@ -239,21 +254,21 @@ class LegacyExchanges:
         response = None
         with suppress(UpstreamFailed):
             async for message in incoming.messages():
-                response = await response_in(self._upstream_context.dialect, message, call)
+                response = await self._response_in(call, message)
                 if response is not None:
                     break
         if response is not None and response.error is not None:
             call.was_refused = True
             return response
-        if status == 400 and self.session is not None:
-            raise failures.session_lost()
+        if self.session is not None and status in failures.SESSION_REFUSALS:
+            raise failures.SessionDoubted(status)
         raise failures.unwelcome(status)
 
     def _take_session(self, session: str | None) -> None:
         """Store the server's session id, if any. Raises UpstreamFailed for an invalid one."""
         if session is None:
             return
-        if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:
+        if not (session and session.isascii() and session.isprintable()) or " " in session:
             raise protocol_violation("its session id is invalid")
         self.session = session
         self._add_header(SESSION_HEADER, session)

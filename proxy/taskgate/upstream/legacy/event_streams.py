@@ -10,7 +10,6 @@ event whenever it ends. A server that refuses it for good is not asked again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -26,7 +25,7 @@ from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Messages, Outgoing, Transport
-from taskgate.upstream.call_streams import read_stream
+from taskgate.upstream.call_streams import hear_aside, read_stream
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 from taskgate.upstream.settings import UpstreamObserver
@@ -334,14 +333,9 @@ class ServerStream:
         self.incoming = incoming
         try:
             async for message in incoming.messages():
-                await self._hear_one(message)
+                await hear_aside(self._observer, self._hear, message)
         finally:
             self.incoming = None
             self._observer.stream_ended("get")
             self._last_event = incoming.last_event or self._last_event
             self._wished_pause = wished(incoming)
-
-    async def _hear_one(self, message: bytes) -> None:
-        # An invalid message answers no call, and the stream is still usable.
-        with suppress(UpstreamFailed):
-            await self._hear(message)

@@ -1,9 +1,9 @@
 """Session with a legacy server as the gateway uses it: `LegacySession`, an `UpstreamSession`.
 
 It opens a connection (`SessionConnection`) on first use, and another one after the server ended
-that. The call that notices the end fails, and the next one opens a new connection. No call is sent
-twice: only a call of which nothing was sent yet is repeated. A call that another process resumes
-stays at the server when the session is closed.
+that. The call that notices the end goes on in the new one, once, if it certainly did not run. Either
+nothing of it was sent, or the server refused it as one of an unknown session. A call that another
+process resumes stays at the server when the session is closed.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue
+from taskgate.upstream.failures import EraLeft
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
@@ -215,8 +216,8 @@ class LegacySession:
     ) -> Response:
         """Send a request and return the response; open a connection if there is none.
 
-        If the server has ended the session, the connection is dropped. If nothing was sent in it,
-        the request is sent in another one, but only once. `spent` are the seconds of its time that
+        If the server has ended the session, the connection is dropped. If the request did not run,
+        it is sent in another one, but only once. `spent` are the seconds of its time that
         have passed before. `numbered` is called with its id, right before it is sent. `is_relayed`:
         an error may name URLs to visit first, which the host is asked to do.
         """
@@ -244,7 +245,7 @@ class LegacySession:
             response = await connection.conversation.ask(pending, text, first_byte=first_byte)
             error = None if response.error is None else str(response.error_code)
             if response.error is not None:
-                self._expect_era(response)
+                await self._expect_session(connection, response, is_again=is_again)
         except UpstreamFailed as failure:
             error = failure.reason
             is_over = not self._closed and await connection.is_over(failure)
@@ -252,13 +253,13 @@ class LegacySession:
                 self._lose(connection)
             elif isinstance(failure, failures.Unwelcome):
                 await self._check_era(connection)
-            if is_again or pending.sent or not is_over:
+            if is_again or not is_over or (pending.sent and (failure.dispatched or type(failure) is EraLeft)):
                 raise
             response = None
         finally:
             upstream_context.observer.answered(call.method, clock.elapsed() - began, error)
         if response is None:
-            # The server had ended the session before, and none of the request was sent.
+            # The server had ended the session before, and the request did not run.
             spent += asyncio.get_running_loop().time() - pending.began_at
             return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True, is_relayed=is_relayed)
         if response.error is not None:
@@ -276,10 +277,17 @@ class LegacySession:
         if not self._closed and not await connection.is_understood():
             self._unwelcome()
 
-    def _expect_era(self, response: Response) -> None:
-        """Raise session_lost for an error that only another era has: the server did not act."""
+    async def _expect_session(self, connection: SessionConnection, response: Response, *, is_again: bool) -> None:
+        """Raise UpstreamFailed for an error by which the server did not act.
+
+        It is EraLeft for an error that only another era has. It is session_lost for one about sessions,
+        if a ping in the session is refused too.
+        """
         if era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
+            raise EraLeft
+        may_be_lost = not is_again and connection.conversation.session is not None
+        if may_be_lost and failures.may_end_session(response) and not await connection.is_known():
             raise failures.session_lost()
 
     async def _made_ready(self, call: UpstreamCall, bounds: CallBounds) -> tuple[SessionConnection, float]:
@@ -304,14 +312,16 @@ class LegacySession:
 
     async def _read_catalogue(self) -> Mapping[str, ListedTool]:
         connection = self._connection.value
-        read = partial(read_catalogue, self._ask_for_page, self._upstream_context.dialect.read_tools)
+        upstream_context = self._upstream_context
+        bounds, cut = upstream_context.settings.catalogue, upstream_context.observer.list_cut
+        read = partial(read_catalogue, self._ask_for_page, upstream_context.dialect.read_tools, bounds, cut)
         try:
-            return await read(self._upstream_context.settings.catalogue)
+            return await read()
         except UpstreamFailed:
             if self._closed or connection is None or connection is self._connection.value:
                 raise
         # The server ended the session meanwhile; reading the list again is harmless.
-        return await read(self._upstream_context.settings.catalogue)
+        return await read()
 
     def _ask_for_page(self, cursor: RawJson | None) -> Coroutine[Any, Any, Response]:
         params = self._upstream_context.dialect.page_of_tools(cursor)

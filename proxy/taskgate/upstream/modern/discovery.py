@@ -80,7 +80,10 @@ class Catalogue:
 
     async def _read(self) -> Mapping[str, ListedTool]:
         await self._open()
-        return await read_catalogue(self._ask_for_page, self._read_page, self._upstream_context.settings.catalogue)
+        upstream_context = self._upstream_context
+        return await read_catalogue(
+            self._ask_for_page, self._read_page, upstream_context.settings.catalogue, upstream_context.observer.list_cut
+        )
 
     def _ask_for_page(self, cursor: RawJson | None) -> Awaitable[Response]:
         upstream_context = self._upstream_context

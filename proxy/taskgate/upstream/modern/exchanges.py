@@ -16,13 +16,14 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.call_streams import read_stream
+from taskgate.upstream.call_streams import hear_unusual, read_stream
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.notification_limits import decode_large
@@ -186,6 +187,8 @@ class ModernExchanges:
         try:
             heard = hear() if len(message) <= LARGE else await in_thread(hear)
         except UpstreamFailed:
+            if is_batch(message):
+                return await hear_unusual(self._upstream_context.observer, self._hear, call, message)
             refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
             if refusal is None:
                 raise

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from typing import Final, Protocol, cast
 
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.http_parser import HttpResponseParser
 from yarl import URL
 
@@ -35,6 +36,7 @@ from taskgate.upstream.wire.heads import (
     UNTIL_CLOSE,
     AnswerHead,
     AnswerHeads,
+    HeadTooLarge,
     remember,
 )
 
@@ -420,8 +422,13 @@ class Connection(asyncio.Protocol):
                     self._wait_until(self._loop.time() + self._within)
             else:
                 self._read_surplus(data)
-        except Exception:  # whatever the parser chokes on
-            self._fail(protocol_violation("its answer is not valid HTTP"))
+        except Exception as error:  # whatever the parser chokes on
+            is_large = isinstance(error, HeadTooLarge | LineTooLong)
+            self._fail(
+                failures.large_head(self._heads.longest)
+                if is_large
+                else protocol_violation("its answer is not valid HTTP")
+            )
             self._break(failures.broke_off)
             self._wake()
             self.drop()
@@ -513,10 +520,14 @@ class Connection(asyncio.Protocol):
             tail = self._head_tail
             match = HEAD_END(tail + data[at:] if tail else data, 0 if tail else at)
             if match is None:
+                if self._came > self._heads.longest:
+                    raise HeadTooLarge
                 parser.feed_data(data[at:] if at else data)
                 self._head_tail = (tail + data[max(at, size - 3) :])[-3:]
                 return None
             end = at + match.end() - len(tail) if tail else match.end()
+            if self._came - (size - end) > self._heads.longest:
+                raise HeadTooLarge
             ((message, body),) = parser.feed_data(data[at:end])[0]
             if body.total_bytes:
                 raise ValueError("a head that ends elsewhere for the parser")

@@ -17,6 +17,7 @@ from typing import Final
 from yarl import URL
 
 from taskgate.system import descriptors
+from taskgate.system.keep_alive import keep_alive
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context
@@ -71,6 +72,7 @@ class Dialer:
         if transport.get_extra_info("socket").fileno() >= self._ceiling:
             connection.drop()
             raise OSError(errno.EMFILE, "the remaining file descriptors are reserved for the gateway")
+        keep_alive(transport.get_extra_info("socket"))
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:

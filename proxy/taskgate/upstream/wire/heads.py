@@ -100,12 +100,17 @@ def _length_of(message: RawResponseMessage) -> tuple[int, bool]:
     return int(written), True
 
 
+class HeadTooLarge(Exception):
+    """A head has more bytes than `AnswerHeads.longest`."""
+
+
 class AnswerHeads:
-    """The heads of one server's answers, for all connections to it."""
+    """The heads of one server's answers, for all connections to it; each has at most `longest` bytes."""
 
-    __slots__ = ("_loop", "_protocol", "counted", "others")
+    __slots__ = ("_loop", "_protocol", "counted", "longest", "others")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, longest: int) -> None:
+        self.longest: Final = longest
         self._loop = loop
         self._protocol = BaseProtocol(loop)
         self.counted: dict[bytes, AnswerHead] = {}
@@ -123,9 +128,10 @@ class AnswerHeads:
             payload_exception=ClientPayloadError,
             read_until_eof=True,
             auto_decompress=False,
-            max_line_size=8190,
-            max_field_size=8190,
-            max_headers=128,
+            # The sum is bounded, not the lines.
+            max_line_size=self.longest,
+            max_field_size=self.longest,
+            max_headers=self.longest,
         )
 
 

@@ -112,11 +112,12 @@ class Pool:
     """One connection for each concurrent request, without a limit on their number.
 
     A connection is in use, from `dial` or `take` until its `keep`, or idle. An idle one is dropped
-    after `reuse_within` seconds. `connect` is the connect timeout in seconds. The creation raises
-    TlsFileRefused.
+    after `reuse_within` seconds. `connect` is the connect timeout in seconds, `max_header` the bytes
+    of the head of an answer. The creation raises TlsFileRefused.
     """
 
-    def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: UpstreamTls) -> None:
+    def __init__(self, origin: URL, *, connect: float, reuse_within: float, max_header: int, tls: UpstreamTls) -> None:
+        self._max_header = max_header
         self._dialer = Dialer(origin, tls)
         self._connect = connect
         self._reuse_within = reuse_within
@@ -170,7 +171,7 @@ class Pool:
         if self._closed:
             raise failures.let_go(dispatched=False)
         self._loop = loop = asyncio.get_running_loop()
-        self._heads = heads = self._heads or AnswerHeads(loop)
+        self._heads = heads = self._heads or AnswerHeads(loop, self._max_header)
         last = loop.time() + self._connect
         # Whether the caller's time ends first: a timeout then says nothing about the server.
         hurried = until is not None and until < last
@@ -580,6 +581,7 @@ class HttpTransport:
             self.redirects.configured.url,
             connect=settings.connect.total_seconds(),
             reuse_within=REUSE_WITHIN,
+            max_header=settings.max_header,
             tls=settings.tls,
         )
         self._retrying = Retrying(settings.retries, settings.name, retried)

@@ -99,6 +99,9 @@ def read_by_aiohttp(data: bytes) -> Read:
         payload_exception=ClientPayloadError,
         read_until_eof=True,
         auto_decompress=False,
+        max_line_size=LARGEST_HEAD,
+        max_field_size=LARGEST_HEAD,
+        max_headers=LARGEST_HEAD,
     )
     try:
         messages, _, _ = parser.feed_data(data)
@@ -109,6 +112,9 @@ def read_by_aiohttp(data: bytes) -> Read:
             return message.code, body.read_nowait(), body.is_eof()
     return "no answer"
 
+
+LARGEST_HEAD = 4096
+"""The most bytes of a head here."""
 
 ANSWERS = {
     "a document": DOCUMENT,
@@ -139,8 +145,8 @@ ANSWERS = {
     "a chunk that goes on": CHUNKED + b"1\r\n{}\r\n",
     "a trailer that is none": CHUNKED + b"0\r\nX 1\r\n\r\n",
     "a name with a space": OK + b"Bad Name: x\r\n\r\n",
-    "a line without end": OK + b"X: " + b"x" * 8190,
-    "too many lines": OK + b"X: x\r\n" * 129 + b"\r\n",
+    "a line without end": OK + b"X: " + b"x" * LARGEST_HEAD,
+    "many lines": OK + b"X: x\r\n" * 129 + b"\r\n",
     "another protocol": b"SSH-2.0-OpenSSH\r\n\r\n",
 }
 
@@ -155,7 +161,7 @@ def cuts_of(data: bytes) -> Iterator[list[bytes]]:
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 async def test_an_answer_cut_anywhere_is_read_as_aiohttp_reads_it_whole(answer: bytes) -> None:
-    heads, expected = AnswerHeads(asyncio.get_running_loop()), read_by_aiohttp(answer)
+    heads, expected = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD), read_by_aiohttp(answer)
     for pieces in cuts_of(answer):
         # Twice: the head of the second one may be remembered.
         assert [Exchange(heads).read(pieces) for _ in range(2)] == [expected] * 2, pieces
@@ -163,7 +169,7 @@ async def test_an_answer_cut_anywhere_is_read_as_aiohttp_reads_it_whole(answer: 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 async def test_an_answer_is_read_by_its_own_head_also_behind_others_on_its_connection(answer: bytes) -> None:
-    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    exchange = Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD))
     for body in (b"{}", b"[1]", b"{}"):
         assert exchange.read([JSON + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]) == (200, body, True)
         exchange.connection.release()
@@ -200,7 +206,7 @@ def made_up(random: Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_an_answer_that_is_made_up_and_cut_anywhere_is_read_as_aiohttp_reads_it_whole(seed: int) -> None:
-    random, heads = Random(seed), AnswerHeads(asyncio.get_running_loop())
+    random, heads = Random(seed), AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     for _ in range(400):
         answer = made_up(random)
         cuts = sorted({0, len(answer), *random.choices(range(len(answer)), k=random.randint(0, 4))})
@@ -209,6 +215,33 @@ async def test_an_answer_that_is_made_up_and_cut_anywhere_is_read_as_aiohttp_rea
 
 
 # --- heads that are remembered --------------------------------------------------------------------------------------
+
+
+TOO_LARGE = {
+    "one line": OK + b"X: " + b"x" * LARGEST_HEAD + b"\r\n\r\n",
+    "many lines": OK + b"X: x\r\n" * (LARGEST_HEAD // 6) + b"\r\n",
+    "lines without an end": OK + b"X: x\r\n" * (LARGEST_HEAD // 6),
+    "interim heads": INTERIM * (LARGEST_HEAD // 16) + DOCUMENT,
+}
+
+
+@pytest.mark.parametrize("size", [1, 100, 10**6])
+@pytest.mark.parametrize("answer", TOO_LARGE.values(), ids=TOO_LARGE)
+async def test_a_head_of_more_bytes_than_the_limit_is_refused_by_that_name(answer: bytes, size: int) -> None:
+    connection = Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)).connection
+    waiting = connection.ask(b"", None, None)
+    for at in range(0, len(answer), size):
+        if not waiting.done():
+            connection.data_received(answer[at : at + size])
+    with pytest.raises(UpstreamFailed, match=f"max_header allows .{LARGEST_HEAD} bytes") as failed:
+        await waiting
+    assert (failed.value.reason, failed.value.dispatched) == ("too_large", True)
+
+
+async def test_a_head_is_measured_by_itself_whatever_comes_behind_it() -> None:
+    lines = OK + b"Content-Length: 9999\r\n" + b"X: x\r\n" * ((LARGEST_HEAD - 100) // 6) + b"\r\n"
+    body = b"x" * 9999
+    assert Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)).read([lines + body]) == (200, body, True)
 
 
 class CountedHeads(AnswerHeads):
@@ -222,7 +255,7 @@ class CountedHeads(AnswerHeads):
 
 
 async def test_of_two_answers_with_one_head_each_has_its_own_length() -> None:
-    heads = CountedHeads(asyncio.get_running_loop())
+    heads = CountedHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     exchange = Exchange(heads)
     for body in (b"{}", b"", b'{"a":1}', b"[1]"):
         assert exchange.read([JSON + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]) == (200, body, True)
@@ -233,14 +266,14 @@ async def test_of_two_answers_with_one_head_each_has_its_own_length() -> None:
 
 
 async def test_a_head_that_lacks_its_length_is_not_taken_for_one_that_is_remembered() -> None:
-    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    exchange = Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD))
     assert exchange.read([DOCUMENT]) == (200, b"{}", True)
     exchange.connection.release()
     assert exchange.read([JSON + b"Content-Length: \r\n\r\n{}"]) == "broken"
 
 
 async def test_few_heads_are_remembered_and_no_long_one() -> None:
-    heads = AnswerHeads(asyncio.get_running_loop())
+    heads = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     answers = [OK + b"X: %d\r\nContent-Length: 0\r\n\r\n" % number for number in range(5 * REMEMBERED // 2)]
     answers += [
         OK + b"X: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % number for number in range(5 * REMEMBERED // 2)
@@ -256,7 +289,7 @@ async def test_few_heads_are_remembered_and_no_long_one() -> None:
 
 
 async def test_a_connection_that_the_server_closes_is_not_kept() -> None:
-    heads = AnswerHeads(asyncio.get_running_loop())
+    heads = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     for _ in range(2):
         exchange = Exchange(heads)
         assert exchange.read([JSON + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}"]) == (200, b"{}", True)
@@ -265,7 +298,7 @@ async def test_a_connection_that_the_server_closes_is_not_kept() -> None:
 
 
 async def test_an_empty_line_of_lf_alone_ends_no_remembered_head() -> None:
-    heads = AnswerHeads(asyncio.get_running_loop())
+    heads = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     Exchange(heads).read([OK + b"Content-Length: 2\r\nX: ab\n\n{}"])
     assert not heads.counted
     assert not heads.others
@@ -280,14 +313,14 @@ async def test_an_empty_line_of_lf_alone_ends_no_remembered_head() -> None:
 async def test_what_follows_an_answer_is_never_the_answer_to_the_next_request(
     answer: bytes, more: bytes, at_once: bool
 ) -> None:
-    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    exchange = Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD))
     assert exchange.read([answer + more] if at_once else [answer, more]) == (200, b"{}", True)
     exchange.connection.release()
     assert (exchange.pool.kept, exchange.pool.dropped) == (0, 1)
 
 
 async def test_an_answer_with_nonsense_behind_it_is_broken_if_both_come_at_once() -> None:
-    heads = AnswerHeads(asyncio.get_running_loop())
+    heads = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     assert Exchange(heads).read([DOCUMENT + b"nonsense"]) == "broken"
     last = DOCUMENT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     assert Exchange(heads).read([last + DOCUMENT]) == read_by_aiohttp(last + DOCUMENT) == "broken"
@@ -297,14 +330,14 @@ async def test_an_answer_with_nonsense_behind_it_is_broken_if_both_come_at_once(
 
 
 async def test_an_answer_is_kept_only_if_nothing_but_empty_lines_follows() -> None:
-    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    exchange = Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD))
     assert exchange.read([DOCUMENT + b"\r\n"]) == (200, b"{}", True)
     exchange.connection.release()
     assert (exchange.pool.kept, exchange.pool.dropped) == (1, 0)
 
 
 async def test_what_came_before_a_body_broke_off_is_read_and_then_the_failure_raised() -> None:
-    exchange = Exchange(AnswerHeads(asyncio.get_running_loop()))
+    exchange = Exchange(AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD))
     connection = exchange.connection
     assert exchange.read([STREAM]) == (200, b"", False)
     connection.data_received(EVENT + b"2\r\nab\r\nzz\r\n")
@@ -315,7 +348,7 @@ async def test_what_came_before_a_body_broke_off_is_read_and_then_the_failure_ra
 
 
 async def test_a_body_without_a_length_ends_as_its_connection_does_and_a_counted_one_breaks_off() -> None:
-    heads = AnswerHeads(asyncio.get_running_loop())
+    heads = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
     open_end, counted = Exchange(heads), Exchange(heads)
     assert open_end.read([JSON + b"\r\n{"]) == (200, b"{", False)
     open_end.connection.connection_lost(None)
