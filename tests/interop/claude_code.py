@@ -81,7 +81,7 @@ async def interactive(model: Model, url: str, folder: Path) -> AsyncIterator[Non
     (file := folder / "servers.json").write_text(json.dumps({"mcpServers": {SERVER: {"type": "http", "url": url}}}))
     started = {
         "hasCompletedOnboarding": True,
-        "lastOnboardingVersion": "2.1.330",
+        "lastOnboardingVersion": "2.1.332",
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         "projects": {str(home): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
     }
