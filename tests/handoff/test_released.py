@@ -112,7 +112,7 @@ def server_section(*hosts: str) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def played(tmp_path_factory: pytest.TempPathFactory, valkey_server: SharedServer) -> AsyncIterator[Played]:
     """All hosts make all calls, and what befalls the gateways befalls them."""
-    require_peers("mcp-1.12.4", "mcp-2.3.0", "fastmcp-4.1.2")
+    require_peers("mcp-1.12.4", "mcp-2.3.0", "fastmcp-4.1.4")
     require_program()
     folders = {name: tmp_path_factory.mktemp(name.replace(" ", "")) for name in (*EVENTS, "hosts")}
     async with AsyncExitStack() as stack:

@@ -24,8 +24,14 @@ def command(host: str) -> list[str | Path]:
         "client": [node(), HOME / "host_matrix_client.mjs"],
         "stateless-client": [node(), HOME / "host_matrix_client.mjs", "--stateless"],
         "fastmcp": [python("fastmcp-3.4.10"), HOME / "host_matrix_fastmcp.py"],
-        "modern-fastmcp": [python("fastmcp-4.1.2"), HOME / "host_matrix_modern_fastmcp.py"],
+        "modern-fastmcp": [python("fastmcp-4.1.4"), HOME / "host_matrix_modern_fastmcp.py"],
+        "pydantic-ai": [python("fastmcp-4.1.4"), HOME / "host_matrix_pydantic_ai.py"],
+        "strands": [python("strands-agents-1.62.0"), HOME / "host_matrix_strands.py"],
         "modern-python": [python("mcp-2.3.0"), HOME / "host_matrix_modern_python.py"],
+        "fastmcp-4-2": [python("fastmcp-4.2.3"), HOME / "host_matrix_fastmcp_4_2.py"],
+        "fastmcp-4-2-legacy": [python("fastmcp-4.2.3"), HOME / "host_matrix_fastmcp_4_2.py", "--legacy"],
+        "agent-framework": [python("fastmcp-4.2.3"), HOME / "host_matrix_agent_framework.py"],
+        "agent-framework-legacy": [python("fastmcp-4.2.3"), HOME / "host_matrix_agent_framework.py", "--legacy"],
     }
     return commands[host]
 

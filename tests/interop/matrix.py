@@ -35,7 +35,13 @@ HOSTS = (
         name="stateless-client", title="`@modelcontextprotocol/client` 2.4 with `ext-tasks` 0.2", revision="2026-07-28"
     ),
     Peer(name="modern-fastmcp", title="`fastmcp[tasks]` 4.1", revision="2026-07-28"),
+    Peer(name="pydantic-ai", title="`pydantic-ai-slim[mcp-tasks]` 2.68", revision="2026-07-28"),
+    Peer(name="strands", title="`strands-agents` 1.62", revision="2026-07-28"),
     Peer(name="modern-python", title="`mcp` 2.3", revision="2026-07-28"),
+    Peer(name="fastmcp-4-2", title="`fastmcp` 4.2", revision="2026-07-28"),
+    Peer(name="fastmcp-4-2-legacy", title="`fastmcp` 4.2", revision="2025-11-25"),
+    Peer(name="agent-framework", title="`agent-framework-core` 1.23", revision="2026-07-28"),
+    Peer(name="agent-framework-legacy", title="`agent-framework-core` 1.23", revision="2025-11-25"),
 )
 
 SERVERS = (
@@ -62,28 +68,46 @@ COLUMNS = {
 }
 
 YES = "yes"
-NO_TASKS = "mcp 2.3 makes no tasks"
+NO_TASKS = "the host makes no tasks"
 NO_ELICITATION = "the server's SDK has no elicitation"
 NO_SESSION = "the server's SDK has no session with a legacy host"
 DIES = "a session of the server's SDK dies of a cancelled call"
+NO_CODE = "the host shows the text of an error without its code"
+RUNS_ON = "the server was not told"
+NO_API = "the host has no API for it"
+SKIPS = "the host skips tools that may be tasks"
+
+_NO_API = dict.fromkeys(("elicitation", "progress", "resources"), NO_API)
+_OF_TOOLS = ("plain_call", "task", "elicitation", "progress", "error", "is_error", "cancel", "list")
+LACKS: dict[str, dict[str, str]] = {
+    "pydantic-ai": {"cancel": RUNS_ON},
+    "strands": {"error": NO_CODE},
+    "modern-python": {"task": NO_TASKS},
+    "fastmcp-4-2": {"task": NO_TASKS},
+    "fastmcp-4-2-legacy": {"task": NO_TASKS},
+    "agent-framework": {"task": NO_TASKS, **_NO_API},
+    "agent-framework-legacy": {**_NO_API, **dict.fromkeys(_OF_TOOLS, SKIPS)},
+}
+"""What hosts lack, with any server and with a direct connection, but for tools that they skip."""
 
 
 def expected(host: str, server: str, column: str, transport: str = "http") -> str:
     """What the host says of that column: `yes`, or `no: ` and what it or the server lacks."""
     old = server in {"1-2-1", "1-8-1", "1-9-4"}
-    if column == "task" and host == "modern-python":
-        return f"no: {NO_TASKS}"
+    lacking = LACKS.get(host, {}).get(column)
+    if lacking == SKIPS:
+        return f"no: {SKIPS}"
     if column == "elicitation" and old:
         return f"no: {NO_ELICITATION}"
     if (column, server, transport) == ("elicitation", "typescript", "http") and _host(host).revision < "2026-07-28":
         return f"no: {NO_SESSION}"
     if column == "cancel" and old:
         return f"no: {DIES}"
-    return YES
+    return f"no: {lacking}" if lacking else YES
 
 
 REASONS = {
-    NO_TASKS: "The SDK has no tasks. The call blocks until it ends, as without taskgate.",
+    NO_TASKS: "The host makes no tasks. The call blocks until it ends, as without taskgate.",
     NO_ELICITATION: "The server's SDK cannot ask a user.",
     NO_SESSION: (
         "Over HTTP this SDK gives legacy hosts no session in which it could ask them, with a direct connection either. "
@@ -92,6 +116,16 @@ REASONS = {
     DIES: (
         "The task is cancelled, but a session of this SDK ends when one of its calls is cancelled. taskgate then opens "
         "another session. Other calls in the old one fail."
+    ),
+    NO_CODE: "The host shows its model the error's text, without the code, with a direct connection too.",
+    RUNS_ON: (
+        "A cancelled call ends the host's wait for its task. The host cancels a plain call, but no task. The task runs "
+        "to its end."
+    ),
+    NO_API: "The host has no API for it.",
+    SKIPS: (
+        "In a session of 2025-11-25 the host skips every tool whose `taskSupport` is `optional` or `required`. "
+        "`tasks.announce: never` leaves the list as the server sends it, and the host has all its tools."
     ),
 }
 _NOTES = {reason: f"{number}" for number, reason in enumerate(REASONS, start=1)}
@@ -105,6 +139,7 @@ revisions: taskgate uses the revision of each.
 `python -m tests.interop.matrix` writes this page, and `tests/interop/test_matrix.py` tries every
 cell. [The last section](#what-a-host-sees-of-a-refusal) shows what hosts do with refusals.
 
+- Of agent runtimes (Pydantic AI, Strands, Agent Framework) the MCP client is tried, without a model.
 - *slow call as a task*: the answer is a task before the call has ended, and the host fetches the
   result from it.
 - *elicitation*: the server asks the user during a call. The call is a task if the host makes tasks.

@@ -15,17 +15,17 @@ from peers.install import HOME
 
 def native_modern_program(ledger: Path) -> list[str]:
     """The command of that server as a program that is spoken to by its pipes; skips as the other."""
-    require_peers("fastmcp-4.1.2")
+    require_peers("fastmcp-4.1.4")
     script = HOME / "native_tasks_fastmcp.py"
-    return [str(each) for each in (environments.python_of("fastmcp-4.1.2"), script, ledger, "--stdio")]
+    return [str(each) for each in (environments.python_of("fastmcp-4.1.4"), script, ledger, "--stdio")]
 
 
 @asynccontextmanager
 async def native_modern_server(folder: Path) -> AsyncIterator[Native]:
     """That server for the length of a block; skips where its environment cannot be had."""
-    require_peers("fastmcp-4.1.2")
+    require_peers("fastmcp-4.1.4")
     ledger = folder / "ledger"
-    command = (environments.python_of("fastmcp-4.1.2"), HOME / "native_tasks_fastmcp.py", ledger)
+    command = (environments.python_of("fastmcp-4.1.4"), HOME / "native_tasks_fastmcp.py", ledger)
     async with running(command, log=folder / "native-modern.log") as child:
         async with bounded():
             listening = await child.said(UVICORN_LISTENS)

@@ -52,7 +52,7 @@ def host_command(host: str) -> list[str | Path]:
         "modern-python": [environments.python_of("mcp-2.3.0"), HOME / "host_modern_python.py"],
         "stateless-ext-tasks": [install.node(), HOME / "host_ext_tasks.mjs", "--stateless"],
         "tasks-modern-python": [environments.python_of("mcp-2.3.0"), HOME / "host_tasks_modern_python.py"],
-        "fastmcp-4": [environments.python_of("fastmcp-4.1.2"), HOME / "host_modern_fastmcp.py"],
+        "fastmcp-4": [environments.python_of("fastmcp-4.1.4"), HOME / "host_modern_fastmcp.py"],
     }
     return commands[host]
 
@@ -65,7 +65,7 @@ def handoff_command(host: str) -> list[str | Path]:
         "python-1.30": [sys.executable, HOME / "host_handoff_python.py"],
         "python-2.3": [python("mcp-2.3.0"), HOME / "host_handoff_modern_python.py"],
         "fastmcp-3": [python("fastmcp-3.4.10"), HOME / "host_handoff_fastmcp.py"],
-        "fastmcp-4": [python("fastmcp-4.1.2"), HOME / "host_handoff_fastmcp.py"],
+        "fastmcp-4": [python("fastmcp-4.1.4"), HOME / "host_handoff_fastmcp.py"],
         "sdk": [install.node(), HOME / "host_handoff_sdk.mjs"],
         "client": [install.node(), HOME / "host_handoff_client.mjs"],
         "client-stateless": [install.node(), HOME / "host_handoff_client.mjs", "--stateless"],

@@ -27,7 +27,7 @@ ANSWERS_WITHIN = 25.0
 """Seconds for one step."""
 
 
-ENVIRONMENTS = ("mcp-1.23.3", "mcp-2.3.0", "fastmcp-4.1.2")
+ENVIRONMENTS = ("mcp-1.23.3", "mcp-2.3.0", "fastmcp-4.1.4")
 
 
 def command(kind: Kind) -> list[str | Path]:
@@ -38,7 +38,7 @@ def command(kind: Kind) -> list[str | Path]:
         "python": [sys.executable, HOME / "host_steps_python.py"],
         "python-2-initialize": [python("mcp-2.3.0"), HOME / "host_steps_modern_python.py", "--initialize"],
         "python-2": [python("mcp-2.3.0"), HOME / "host_steps_modern_python.py"],
-        "fastmcp-4": [python("fastmcp-4.1.2"), HOME / "host_steps_fastmcp.py"],
+        "fastmcp-4": [python("fastmcp-4.1.4"), HOME / "host_steps_fastmcp.py"],
         "sdk": [node(), HOME / "host_steps_sdk.mjs"],
         "client": [node(), HOME / "host_steps_client.mjs"],
         "client-stateless": [node(), HOME / "host_steps_client.mjs", "--stateless"],

@@ -26,7 +26,7 @@ INTERVAL = 1.0
 async def test_each_released_host_gets_the_result_of_a_call_that_ends_while_its_gateway_drains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require_peers("fastmcp-3.4.10", "fastmcp-4.1.2", "mcp-2.3.0", "mcp-1.23.3")
+    require_peers("fastmcp-3.4.10", "fastmcp-4.1.4", "mcp-2.3.0", "mcp-1.23.3")
     monkeypatch.setenv("ENDS_WITHIN", "35")
     async with (
         bounded(100),

@@ -84,7 +84,7 @@ def configured(server: str, folder: Path) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def serving(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
     """A server whose tools block, and a gateway before it."""
-    require_peers("mcp-1.12.4", "mcp-1.23.3", "mcp-2.3.0", "fastmcp-3.4.10", "fastmcp-4.1.2")
+    require_peers("mcp-1.12.4", "mcp-1.23.3", "mcp-2.3.0", "fastmcp-3.4.10", "fastmcp-4.1.4")
     folder = tmp_path_factory.mktemp("handoff")
     async with (
         python_server("handoff_server.py", "1.23.3", folder) as server,

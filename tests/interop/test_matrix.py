@@ -1,11 +1,11 @@
 """Every released host does with every released server, through one gateway, what the table in matrix.py says.
 
-A host is one process, which does everything at all servers at once; all hosts run at once. What they have told is asked
-for by one test for each pair.
+A host is one process, which does everything at all servers at once; several hosts run at once. What they have told is
+asked for by one test for each pair.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -23,6 +23,12 @@ from interop.peers import node_server, python_server, require_peers
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 RELEASES = ("1.8.1", "1.9.4", "1.12.4", "1.23.3", "2.3.0")
+ENVIRONMENTS = ("fastmcp-3.4.10", "fastmcp-4.1.4", "fastmcp-4.2.3", "strands-agents-1.62.0")
+AT_ONCE = 7
+"""Hosts that run at the same time: with more of them the last would start late."""
+EITHER = ("fastmcp-4-2", "fastmcp-4-2-legacy")
+"""Hosts of which what they do directly is compared, and the servers that it is compared with."""
+DIRECTLY = ("1-12-4", "1-23-3", "2-3-0")
 PINNED = "2-3-0-initialized"
 INITIALIZED = "2025-11-25"
 Said = dict[tuple[str, str], dict[str, str]]
@@ -60,19 +66,24 @@ def configured(urls: dict[str, str], folder: Path) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Said]:
     """What every host says of every server, by their names."""
-    require_peers(*(f"mcp-{release}" for release in RELEASES), "fastmcp-3.4.10", "fastmcp-4.1.2")
+    require_peers(*(f"mcp-{release}" for release in RELEASES), *ENVIRONMENTS)
     folder = tmp_path_factory.mktemp("matrix")
     log = folder / "gateway.log"
     async with AsyncExitStack() as running:
         urls = await servers(running, folder)
         gateway = await running.enter_async_context(gateway_process(["--config", configured(urls, folder)], log=log))
         places = [f"http://{gateway.listen}/{server.name}/mcp" for server in SERVERS]
-        rows = await asyncio.gather(*(told_by(host.name, places) for host in HOSTS))
-        yield {
-            (host.name, server.name): row
-            for host, told in zip(HOSTS, rows, strict=True)
-            for server, row in zip(SERVERS, told, strict=True)
-        }
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def rows_of(host: str, servers: Sequence[str], places: Sequence[str], name: str) -> Said:
+            async with turns:
+                rows = await told_by(host, places)
+            return {(name, server): row for server, row in zip(servers, rows, strict=True)}
+
+        through = [rows_of(each.name, [server.name for server in SERVERS], places, each.name) for each in HOSTS]
+        direct = [rows_of(each, DIRECTLY, [urls[server] for server in DIRECTLY], f"{each} directly") for each in EITHER]
+        rows = await asyncio.gather(*through, *direct)
+        yield {pair: row for told in rows for pair, row in told.items()}
     for url in urls.values():
         assert_log_is_discreet(log, url)
     assert [word for word in ("echo back", "slow train", "Once upon") if word in log.read_text()] == []
@@ -83,6 +94,13 @@ async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Said]:
 @pytest.mark.parametrize("host", [each.name for each in HOSTS])
 async def test_a_host_does_with_a_server_what_the_table_says(said: Said, host: str, server: str) -> None:
     assert said[host, server] == {column: expected(host, server, column) for column in COLUMNS}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("server", DIRECTLY)
+@pytest.mark.parametrize("host", EITHER)
+async def test_the_newest_fastmcp_does_in_each_era_what_it_does_directly(said: Said, host: str, server: str) -> None:
+    assert said[host, server] == said[f"{host} directly", server]
 
 
 def test_the_page_is_what_the_table_makes() -> None:

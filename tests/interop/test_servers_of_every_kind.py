@@ -87,7 +87,7 @@ async def all_told_by(host: str, address: str) -> Said:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Said]:
     """What every host says of every server and transport, by their names."""
-    require_peers(*ENVIRONMENTS, "fastmcp-4.1.2")
+    require_peers(*ENVIRONMENTS, "fastmcp-4.1.4")
     folder = tmp_path_factory.mktemp("every-kind")
     log = folder / "gateway.log"
     async with (

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
 SKILLS = "io.modelcontextprotocol/skills"
 SUITE = HOME / "node_modules/conformance-next/dist/index.js"
-FASTMCP = "fastmcp-4.1.2"
+FASTMCP = "fastmcp-4.1.4"
 CHECKS = {"enumeration": 32, "manifest": 6, "directory": 7}
 """How many checks each scenario has, the one of the messages' schema included."""
 ABSENT = "skill://absent/SKILL.md"

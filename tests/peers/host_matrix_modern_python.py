@@ -13,7 +13,7 @@ from matrix_columns import NotHad, Outcome, run, text_of
 from mcp import Client, MCPError
 
 REVISION = "2026-07-28"
-NO_TASKS = "mcp 2.3 makes no tasks"
+NO_TASKS = "the host makes no tasks"
 
 
 class ModernPythonHost:

@@ -21,6 +21,7 @@ CLOSED = 4242
 NO_ELICITATION = "the server's SDK has no elicitation"
 NO_SESSION = "the server's SDK has no session with a legacy host"
 DIES = "a session of the server's SDK dies of a cancelled call"
+RUNS_ON = "the server was not told"
 
 Outcome = tuple[str, bool]
 """A result's text, and whether it is an error."""
@@ -117,7 +118,7 @@ class Columns:
             if await self._host.call("was_cancelled", {"key": self._key}) == ("yes", False):
                 return True
             await asyncio.sleep(0.1)
-        return "the server was not told"
+        raise NotHad(RUNS_ON)
 
     async def resources(self) -> Any:
         told = await self._host.read("matrix://book")
@@ -171,7 +172,7 @@ def run(name: str, connect: Callable[[str], AbstractAsyncContextManager[Host]]) 
         return called(connect, json.loads(word)) if word.startswith("{") else row(connect, word, f"{name} {word}")
 
     async def all_done() -> list[dict[str, Any]]:
-        return await asyncio.gather(*(done(word) for word in sys.argv[1:]))
+        return await asyncio.gather(*(done(word) for word in sys.argv[1:] if not word.startswith("--")))
 
     for each in asyncio.run(all_done()):
         sys.stdout.write(json.dumps(each) + "\n")

@@ -1,6 +1,6 @@
 """A server of the stateless era on unmodified FastMCP 4, with its own tasks: `python native_tasks_fastmcp.py LEDGER`.
 
-It runs in the `fastmcp-4.1.2` environment, takes a free port, which its log tells, or with `--stdio` none, and writes a
+It runs in the `fastmcp-4.1.4` environment, takes a free port, which its log tells, or with `--stdio` none, and writes a
 line into the ledger for whatever its tools do. All but `sums` and `stepped`
 run only as tasks.
 """
