@@ -150,6 +150,10 @@ cell. [The last section](#what-a-host-sees-of-a-refusal) shows what hosts do wit
 Servers on `mcp` 2.3 and FastMCP 4 elicit between two rounds of a call here. If their tool calls
 `ctx.elicit()` in the middle of a round, it works for a host of 2025-11-25, as with a direct
 connection. A host of 2026-07-28 needs `protocol_version: "2025-11-25"` for that server.
+
+`call_tool_task` of FastMCP 4 and `use_task=True` of Pydantic AI fail if a call ends within
+`tasks.inline_grace`, after the tool ran. With `mode: always` for such tools they work
+(`tests/interop/test_tasks_from_code.py`).
 """
 
 _WAYS = {"stdio": "stdio", "sse": "HTTP+SSE", "http": "Streamable HTTP"}
