@@ -1,16 +1,20 @@
 """A task is made at one replica; others are asked for it, wait, take answers and cancel, for hosts of either era."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.gateway.gateway import Gateway
+from helpers.gateway.replicas import serve_replicas
 from helpers.host.host import Host
 from helpers.server import Hold, ScriptedServer, TalkingTool, progress_note
+from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
 from interaction.questions import ACCEPTED, DONE, ELICIT, capable
 
+AT_ONCE = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AS_TASKS: dict[str, Any] = {"elicitation": {"form": {}}}
 STATUS = "notifications/tasks/status"
 TOLD = "notifications/tasks"
@@ -33,6 +37,28 @@ async def test_a_task_is_polled_at_another_replica_and_its_result_is_waited_for_
     async with bounded():
         assert (await waiting).result["content"] == DONE["content"]
     assert (await poller.task(task))["status"] == "completed"
+
+
+@pytest.mark.parametrize("end", ["the end of the task", "a drain of the replica that is polled"])
+async def test_a_poll_of_a_new_task_waits_at_another_replica(
+    server: ScriptedServer, tool: TalkingTool, valkey_server: SharedServer, tmp_path: Path, end: str
+) -> None:
+    tasks = {**AT_ONCE, "poll_grace": "10s"}
+    async with serve_replicas(2, {"reports": server.url}, valkey_server.options(), tmp_path, tasks=tasks) as (one, two):
+        host = await capable(one)
+        task = (await host.start("report"))["taskId"]
+        poll = asyncio.create_task(two.again(host).task(task))
+        await two.shows("http_server_active_requests", 1, http_route="mcp")
+        # Well before it would end by itself.
+        async with bounded(5):
+            if end == "the end of the task":
+                await tool.finish(DONE)
+                assert (await poll)["status"] == "completed"
+            else:
+                draining = asyncio.create_task(two.drain())
+                assert (await poll)["status"] == "working"
+                await draining
+                await tool.finish(DONE)
 
 
 async def test_its_question_is_asked_at_one_replica_and_answered_at_another(

@@ -258,8 +258,8 @@ _POLLING: Final = (
         span=QUARTER,
         guidance=Guidance(
             "the poll interval in the newest response.",
-            "`tasks.poll_interval.base`; longer when callers come near their rate.",
-            "at its max for long: callers have more tasks than their rate lets them poll.",
+            "up to `tasks.poll_interval.base`, less for new tasks; longer while the server is busy.",
+            "at its max for long: the server has more calls than its `concurrency`.",
         ),
         alert="TaskgatePollingPressure",
     ),

@@ -458,6 +458,15 @@ class OpenStreams:
             raise self._refused("waits", "global", all_limit)
         return block
 
+    def has_room_for_wait(self, caller: AuthContext) -> bool:
+        """Whether `acquire_wait` would let the caller wait."""
+        limits, all_limit, waits = self._live.current.waits, self._live.current.all_waits, self._waits
+        return (
+            waits.contexts[caller.key] < limits.context
+            and waits.subjects[caller.subject] < limits.subject
+            and (all_limit is None or waits.total < all_limit)
+        )
+
     def count(self, caller: AuthContext) -> int:
         """How many streams the caller has."""
         return self._streams.contexts[caller.key]

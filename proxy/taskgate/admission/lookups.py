@@ -10,7 +10,7 @@ failures.
 import asyncio
 from collections.abc import Container
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NoReturn, Protocol
 
 from taskgate.admission.access import AccessControl
@@ -98,18 +98,31 @@ class Lookups:
     def recall(self, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord | None:
         """The head of a task of the caller, as it is shown, if no wait is needed; None if `find` has to tell.
 
+        None too for a new task whose end a poll waits for (`poll_wait`).
+
         Raises Forbidden, InsufficientScope or StoreUnavailable as `find` does.
         """
         now = self._clock.now()
         record = self._store.recall(caller.owners(mount)[0], task, now=now)
         if record is not None:
-            if record.handed_to is not None:
+            age = now - record.created_at
+            if record.handed_to is not None or (
+                age < self._access.live.current.polling.grace and record.status is TaskStatus.WORKING
+            ):
                 return None
             self._on_found(caller, mount, method, record)
             # Before that, no time to live grows: see `grown_ttl`.
-            if (now - record.created_at) * 4 > record.ttl * 3:
+            if age * 4 > record.ttl * 3:
                 return with_grown_ttl(record, now)
         return record
+
+    def poll_wait(self, record: TaskRecord) -> timedelta:
+        """How long a poll of a task that was found waits for its end; zero unless it is new and running."""
+        grace = self._access.live.current.polling.grace
+        if not grace or record.status is not TaskStatus.WORKING:
+            return timedelta()
+        # At another replica, the clock may be behind.
+        return min(max(record.created_at + grace - self._clock.now(), timedelta()), grace)
 
     def shown(self, record: TaskRecord) -> TaskRecord:
         """A record that was found, as hosts are shown it now; not to be stored."""

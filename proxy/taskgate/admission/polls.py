@@ -4,7 +4,7 @@ them.
 `Lookups` calls `on_poll` for each `tasks/get`; `advise` is for each other task that a host is shown. The
 interval that a host is told grows with the load and the age of the task (`domain/polling`). A poll
 before its end is answered like any other. Only a host that keeps polling several times as often as
-the usual interval is refused, after a burst of polls.
+it was told is refused, after a burst of polls. An interval above the usual one counts as that.
 """
 
 from collections import OrderedDict
@@ -45,17 +45,20 @@ class _PollState:
     """The polls of one task, by any host. Times are in seconds of the monotonic clock.
 
     - `advised`, `advised_at`: the interval that a host was told last, in milliseconds, and when.
+    - `shortest`: the shortest one that was told since the last accepted poll came, in milliseconds. Its
+      host may still wait by it, as a list or a notification told another one meanwhile.
     - `polled_at`, `revision`: the last accepted poll, and the revision of the record that it got.
     - `born`: when the task was created; None until its age is needed.
     - `arrival`: the state of the rate limit (`domain.rates.gcra`); long ago before the first poll.
     - `polls`: the number of accepted polls; None after it was reported, when the task had ended.
     """
 
-    __slots__ = ("advised", "advised_at", "arrival", "born", "polled_at", "polls", "revision")
+    __slots__ = ("advised", "advised_at", "arrival", "born", "polled_at", "polls", "revision", "shortest")
 
     def __init__(self) -> None:
         self.advised: int | None = None
         self.advised_at = 0.0
+        self.shortest: int | None = None
         self.polled_at = -inf
         self.revision: int | None = None
         self.arrival = -inf
@@ -131,7 +134,7 @@ class PollLimiter:
         else:
             self._states.move_to_end(task)
         mount, has_ended, emit = record.owner.mount, record.status.is_terminal, self._event_sink.emit
-        interval = record.poll_interval.total_seconds() if state.advised is None else state.advised / 1000
+        interval = record.poll_interval.total_seconds() if state.shortest is None else state.shortest / 1000
         # The growth with load and age does not count. Released hosts poll at a pace of their own, and
         # give up a task when a poll is refused.
         every = polling.seconds[0]
@@ -152,7 +155,7 @@ class PollLimiter:
         else:
             result = "unchanged" if record.revision == state.revision else "changed"
         emit(_polled(mount, result))
-        state.polled_at, state.revision = now, record.revision
+        state.polled_at, state.revision, state.shortest = now, record.revision, None
         if state.polls is not None:
             state.polls += 1
         if not has_ended:
@@ -176,20 +179,23 @@ class PollLimiter:
         """The interval to tell now, in milliseconds."""
         polling, chance = self._live.current.polling, 0.5
         state.advised_at = now
-        if not polling.adaptive:
-            state.advised = polling.base_ms
-            return polling.base_ms
-        if polling.jitter:
-            if not self._random_numbers:
-                # Many at once: a system call for each would cost as much as the rest of an advice.
-                numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I")
-                self._random_numbers = [number / _RANDOM_RANGE for number in numbers]
-            chance = self._random_numbers.pop()
-        if state.born is None:
-            state.born = now - (self._clock.now() - task.created_at).total_seconds()
-        state.advised = advised = advised_interval(
-            polling, utilization=self._utilization(mount), age=now - state.born, last=state.advised, chance=chance
-        )
+        if polling.adaptive:
+            if polling.jitter:
+                if not self._random_numbers:
+                    # Many at once: a system call for each would cost as much as the rest of an advice.
+                    numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I")
+                    self._random_numbers = [number / _RANDOM_RANGE for number in numbers]
+                chance = self._random_numbers.pop()
+            if state.born is None:
+                state.born = now - (self._clock.now() - task.created_at).total_seconds()
+            advised = advised_interval(
+                polling, utilization=self._utilization(mount), age=now - state.born, last=state.advised, chance=chance
+            )
+        else:
+            advised = polling.base_ms
+        state.advised = advised
+        if state.shortest is None or advised < state.shortest:
+            state.shortest = advised
         return advised
 
     def _state(self, task: TaskId) -> _PollState:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+YOUTH: Final = 0.5
+"""Part of a task's age that its interval is, up to the base: a new task often ends soon."""
+
 GROWTH: Final = 0.01
 """Part of a task's age that is added to its interval: an old task rarely ends this second."""
 
@@ -19,7 +22,9 @@ _ROUNDING: Final = 1e-6
 class PollPolicy:
     """The operator's settings for hosts that poll. Its times are whole milliseconds.
 
-    - `base`: the interval to start from; `least`, `most`: the bounds of an advised one
+    - `base`: the interval of a task that is no longer new; `least`, `most`: the bounds of an advised one.
+      A new task starts from `least`.
+    - `grace`: the age of a task up to which a poll waits for its end
     - `adaptive`: whether the interval follows the load and the age of the task
     - `jitter`: the part of an interval, from 0 to below 1, by which it may vary up and down
     - `target`: the utilization of a server, above 0, from which on intervals grow
@@ -31,6 +36,7 @@ class PollPolicy:
     base: timedelta
     least: timedelta
     most: timedelta
+    grace: timedelta = timedelta()
     adaptive: bool = True
     jitter: float = 0.1
     target: float = 0.7
@@ -50,15 +56,20 @@ class PollPolicy:
 def advised_interval(policy: PollPolicy, *, utilization: float, age: float, last: int | None, chance: float) -> int:
     """The interval to advise now, in whole milliseconds, from `least` to `most`.
 
-    It grows with the square of the server's utilization above the target, and slowly with the age
-    of the task, in seconds. `chance` is a random number from 0 to below 1 and spreads intervals
-    that are advised at the same time. The result is at least half of `last`, the interval advised
-    before, in milliseconds. If the policy is not adaptive, it is the base.
+    It is a part of the age of a new task, in seconds, up to the base. Then it grows slowly with the
+    age. It also grows with the square of the server's utilization above the target. `chance` is a
+    random number from 0 to below 1 and spreads intervals that are advised at the same time. The
+    result is at least half of `last`, the interval advised before, in milliseconds. If the policy is
+    not adaptive, it is the base.
     """
     if not policy.adaptive:
         return policy.base_ms
     # Numbers and comparisons: every answer advises an interval, and timedelta arithmetic takes several times as long.
     interval, least, most = policy.seconds
+    if age * YOUTH < interval:
+        interval = age * YOUTH
+        if interval < least:  # noqa: PLR1730 - `max` takes seven times as long
+            interval = least
     if utilization > policy.target:
         interval *= (utilization / policy.target) ** 2
     if age > 0.0:

@@ -69,6 +69,7 @@ def explanation(
         "caps": found.caps(),
         "open": _open_at_once(config),
         "polls": {
+            "grace": value_at(config, "tasks", "poll_grace"),
             "interval": value_at(config, "tasks", "poll_interval", "base"),
             "reject_above": value_at(config, "tasks", "early_poll", "reject_above"),
         },

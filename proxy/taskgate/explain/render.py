@@ -47,7 +47,7 @@ _CAPS: Final = {
     "kept_per_subject": "kept of subject",
     "kept_global": "kept of all",
 }
-_POLLS: Final = {"interval": "advised every", "reject_above": "refused above"}
+_POLLS: Final = {"grace": "wait up to age", "interval": "advised every", "reject_above": "refused above"}
 _LOOKUPS: Final = {"threshold": "passed over", "window": "within", "penalty": "then none for"}
 _SERVER: Final = {
     "concurrency": "at once",

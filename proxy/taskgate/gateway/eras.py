@@ -47,6 +47,7 @@ class DecodedMessage:
     - `meta`: what a modern request declares; None for a notification, and for a legacy host.
     - `limited_as`: the method that it counts as for rates and access rules; None for its own. A response has none,
       and counts only if this is given.
+    - `waited`: for how many seconds it waited for the end of a new task, as a poll of it.
     """
 
     adapter: "EraAdapter"
@@ -60,6 +61,7 @@ class DecodedMessage:
     session: HostSession | None = None
     meta: RequestMeta | None = None
     limited_as: str | None = None
+    waited: float = 0.0
 
 
 class CallTerms:

@@ -9,7 +9,8 @@ A caller reaches only its own tasks, whichever era created them. The eras see ta
 | `tasks/result`, `tasks/list` | served | - |
 | `tasks/update` | - | an acknowledgement in any case (M-UPD-1) |
 
-The dialect of the host says which it is. Only `tasks/result` waits for the task.
+The dialect of the host says which it is. `tasks/result` waits for the task. `tasks/get` waits for a
+new one, but not for long.
 """
 
 import asyncio
@@ -416,8 +417,13 @@ class TaskRequests:
         return HttpReply(200, dialect.task_state(intent.id, record, interval))
 
     async def _poll_late(self, request: DecodedMessage, task: TaskId, now: float) -> HttpReply:
-        """Answer a poll whose task the store returns only after a wait, or not at all."""
-        record = await self._lookups.find(request.exchange, request.caller, request.mount.name, task, TASKS_GET)
+        """Answer a poll whose task is new, or which the store returns only after a wait, or not at all."""
+        exchange, caller = request.exchange, request.caller
+        record = await self._lookups.find(exchange, caller, request.mount.name, task, TASKS_GET)
+        within = self._lookups.poll_wait(record)
+        if within:
+            record, request.waited = await self._results.poll(exchange, caller, record, within)
+            now += request.waited
         reply = self.poll(request, now, self._lookups.shown(record))
         return reply if isinstance(reply, HttpReply) else await reply
 

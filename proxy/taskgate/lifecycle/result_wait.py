@@ -1,7 +1,8 @@
-"""The wait of a legacy host for the result of a task: `ResultWaiter`, for `tasks/result`.
+"""The waits of hosts for the end of a task: `ResultWaiter`, for `tasks/result` and polls of new tasks.
 
-`TaskRequests` calls `outcome`, which waits until the task has ended. A host that accepts an
-event stream gets one, which also delivers the task's questions and notifications.
+`TaskRequests` calls `outcome` for `tasks/result`, which waits until the task has ended. A host that
+accepts an event stream gets one, which also delivers the task's questions and notifications. It calls
+`poll` for a `tasks/get`, which waits briefly.
 
 A host that lost the stream may resume it with a GET request. Then `GetRequests` calls:
 
@@ -22,7 +23,7 @@ from typing import Final, NamedTuple
 from taskgate.admission.lookups import Lookups
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.record import TaskId, TaskRecord
+from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
 from taskgate.lifecycle.input_delivery import InputDelivery
@@ -127,6 +128,40 @@ class ResultWaiter:
         """
         if record.status.is_terminal:
             return record if record.outcome is not None else await self._load(record, caller)
+        record = await self._watch(caller, record, within, report, is_call=is_call)
+        return await self._load(record, caller) if record.status.is_terminal else record
+
+    async def poll(
+        self, exchange: Exchange, caller: AuthContext, record: TaskRecord, within: timedelta
+    ) -> tuple[TaskRecord, float]:
+        """Wait until a running task has ended or asks its host something, at most for `within`.
+
+        Returns its newest head, and for how many seconds it waited. A caller with too many waits does
+        not wait. At a shutdown the wait ends early. Raises ScopeCancelled when the host disconnects,
+        Unauthenticated when its token expires, and TaskNotFound.
+        """
+        begun = self._clock.elapsed()
+        if self._streams.open.has_room_for_wait(caller):
+            connection = CancelScope()
+            try:
+                with connection:
+                    exchange.on_disconnect(connection.cancel)
+                    async with asyncio.timeout(within.total_seconds()):
+                        record = await self._watch(caller, record, PATIENCE, _is_running, is_call=False)
+            except TimeoutError:
+                record = await self._lookups.reload(record)
+        return record, self._clock.elapsed() - begun
+
+    async def _watch(
+        self,
+        caller: AuthContext,
+        record: TaskRecord,
+        within: timedelta,
+        report: Callable[[TaskRecord], Awaitable[bool]],
+        *,
+        is_call: bool,
+    ) -> TaskRecord:
+        """Wait for a running task as `watch` does; return the head of its newest record."""
         until, waiting = self._clock.elapsed() + within.total_seconds(), CancelScope()
         self._waiting[waiting] = record.id
         self._watches[waiting] = is_call
@@ -146,7 +181,7 @@ class ResultWaiter:
         finally:
             del self._waiting[waiting]
             del self._watches[waiting]
-        return await self._load(record, caller) if record.status.is_terminal else record
+        return record
 
     def move_watches(self, *, calls_alone: bool) -> None:
         """End each `watch` now, and each later one at once: their hosts wait anew, at another replica if there is one.
@@ -342,3 +377,8 @@ class ResultWaiter:
         await self._store.changed(watch, timeout=max(left, timedelta()))
         if good_until is not None and self._clock.wall() >= good_until:
             raise Unauthenticated(AuthReason.EXPIRED)
+
+
+async def _is_running(record: TaskRecord) -> bool:
+    """Return whether a poll waits on for the task: it asks its host nothing."""
+    return record.status is TaskStatus.WORKING

@@ -23,12 +23,12 @@ DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
 
 
 class Desk:
-    """Polls of two seconds for idle servers, and what they report."""
+    """Polls of two seconds for idle servers, of new tasks too, and what they report."""
 
     def __init__(self, *, size: int = 9, **polling: Any) -> None:
         self.clock, self.emitted = ManualClock(), RecordedEvents()
         self.busy: dict[str, float] = {}
-        self.live = live(polling=Guard.polling(**{"adaptive": True, "jitter": 0.0, **polling}))
+        self.live = live(polling=Guard.polling(**{"adaptive": True, "jitter": 0.0, "least": 2 * SECOND, **polling}))
         self.polls: PollLimiter = new_polls(self.live, self.clock, self.emitted, self.busy, size=size)
 
     def advised(self, record: TaskRecord) -> float:
@@ -87,11 +87,21 @@ def test_it_grows_with_the_age_of_a_task() -> None:
     assert desk.advised(record) == 11.0
 
 
+def test_it_is_short_for_a_new_task_and_grows_to_the_usual_one() -> None:
+    desk, record = Desk(least=100 * MILLISECOND), new_record()
+    told = []
+    for pause in (0, 0.5, 0.5, 1.5, 1.5):
+        desk.clock.advance(timedelta(seconds=pause))
+        told.append(desk.advised(record))
+    assert told == [0.1, 0.255, 0.51, 1.275, 2.04]
+
+
 def test_with_jitter_no_two_tasks_are_told_the_same() -> None:
-    desk = Desk(jitter=0.1)
+    desk = Desk(jitter=0.1, least=SECOND)
+    desk.clock.advance(timedelta(seconds=5))
     told = {desk.advised(new_record()) for _ in range(9)}
     assert len(told) > 5
-    assert all(1.8 <= interval <= 2.2 for interval in told)
+    assert all(1.84 <= interval <= 2.26 for interval in told)
 
 
 def test_what_is_advised_by_rote_needs_no_chance() -> None:
@@ -160,6 +170,18 @@ def test_what_is_early_goes_by_what_was_advised_last() -> None:
         "early",
         "unchanged",
     ]
+
+
+def test_a_notification_that_tells_a_longer_interval_makes_no_host_early_that_waits_by_its_last_answer() -> None:
+    desk, record = Desk(least=100 * MILLISECOND), new_record()
+    desk.clock.advance(timedelta(seconds=2.5))
+    assert desk.poll(record) == "changed"
+    desk.clock.advance(timedelta(seconds=0.5))
+    assert desk.advised(record) == 1.53
+    # It was told 1.275 seconds, and half of that is over.
+    assert desk.poll(record, after=0.15) == "unchanged"
+    # From then on the new answer counts: 1.606 seconds.
+    assert desk.poll(record, after=0.7) == "early"
 
 
 def test_a_few_polls_in_a_row_are_answered_and_only_more_are_refused() -> None:

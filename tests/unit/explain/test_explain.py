@@ -64,6 +64,7 @@ Open at once, of the caller
   kept by streams:    16MiB  [limits.concurrency.streams_kept_per_context, by default]
 
 Polls of a task
+  wait up to age:     500ms  [tasks.poll_grace, by default]
   advised every:      2s  [tasks.poll_interval.base, by default]
   refused above:      10 times as often  [tasks.early_poll.reject_above, by default]
 

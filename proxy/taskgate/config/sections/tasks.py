@@ -60,6 +60,7 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 Announcement = Literal["always", "never"]
 _Ttl = Annotated[timedelta, DurationIn(most=MAX_TTL)]
+_PollGrace = Annotated[timedelta, DurationIn(least=timedelta(), most=10 * SECOND)]
 
 
 class HandoffRule(Section):
@@ -187,9 +188,11 @@ class PollIntervalSection(Section):
     """The poll interval that tasks suggest to hosts."""
 
     base: PositiveDuration = 2 * SECOND
-    """The suggested interval while the server has spare concurrency."""
-    min: PositiveDuration = 500 * MILLISECOND
-    """The shortest interval that is suggested."""
+    """The suggested interval while the server has spare concurrency, for a task that is no longer new."""
+    min: PositiveDuration = 100 * MILLISECOND
+    """The shortest interval that is suggested, as for a new task. From then on it is half of the age of the
+    task, up to base.
+    """
     max: PositiveDuration = 30 * SECOND
     """The longest interval that is suggested."""
     adaptive: Flag = True
@@ -318,6 +321,10 @@ class TasksSection(Section):
     """Whether hosts that know tasks list the tool taskgate_tasks, by which models find the caller's tasks. Hosts
     without tasks list it under a rule with handoff. It needs auth.mode required.
     """
+    poll_grace: _PollGrace = 500 * MILLISECOND
+    """The age of a task up to which a poll waits for its end, or for its first question. These waits count
+    as waits for results; beyond those limits, a poll is answered at once. 0s: no poll waits.
+    """
     poll_interval: PollIntervalSection = PollIntervalSection()
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
@@ -352,6 +359,7 @@ class TasksSection(Section):
             base=self.poll_interval.base,
             least=self.poll_interval.min,
             most=self.poll_interval.max,
+            grace=self.poll_grace,
             adaptive=self.poll_interval.adaptive,
             jitter=self.poll_interval.jitter,
             target=self.poll_interval.target_utilization,

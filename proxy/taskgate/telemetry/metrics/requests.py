@@ -52,7 +52,7 @@ REJECTIONS = counter("taskgate_http_rejections_total", "Requests refused before 
 STREAMS = gauge("taskgate_streams", "Event streams open now.", labels.SIDE, labels.STREAM_KIND)
 SERVER_OPERATIONS = histogram(
     "mcp_server_operation_duration_seconds",
-    "JSON-RPC requests of hosts.",
+    "JSON-RPC requests of hosts, without the time that a poll waits for the end of a new task.",
     _OPERATION_SECONDS,
     labels.UPSTREAM,
     labels.METHOD,
