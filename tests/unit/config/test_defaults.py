@@ -90,6 +90,7 @@ DEFAULTS: dict[str, Any] = {
     "upstreams.reports.circuit_breaker.open_for": timedelta(seconds=30),
     "upstreams.reports.circuit_breaker.half_open": 1,
     "upstreams.reports.extensions.default": "deny",
+    "upstreams.reports.max_header": 65536,
     "upstreams.reports.concurrency": 32,
     "upstreams.reports.queue.size": 256,
     "upstreams.reports.queue.max_wait": timedelta(seconds=300),
