@@ -191,7 +191,7 @@ async def test_a_host_that_waits_for_the_server_to_be_met_is_kept_alive(
     server.methods["prompts/list"] = stream({"prompts": []})
     config = configuration({"reports": server.url}, server={"sse_keepalive": "20ms"})
     async with serve(config) as gateway, gateway.modern().asking(method, params) as asked:
-        await asked.opened()
+        await asked.kept_waiting()
         welcome = {"protocolVersion": "2025-11-25", "capabilities": server.capabilities, "serverInfo": INFO}
         hold.release(welcome if slow == "initialize" else {"tools": server.tools})
         assert (await asked.answer()).result["resultType"] == "complete"

@@ -51,14 +51,14 @@ def told(answer: Answer, method: str) -> list[dict[str, Any]]:
 
 
 @covers("H-MOD-13")
-async def test_a_silent_call_becomes_a_stream_after_a_while_and_its_error_no_status(server: ScriptedServer) -> None:
+async def test_a_silent_call_begins_a_document_after_a_while_and_its_error_no_status(server: ScriptedServer) -> None:
     server.script["report"] = tool = TalkingTool()
     async with serve(configuration({"reports": server.url}, server=QUICK)) as gateway:
         async with gateway.modern(tasks=False).asking("tools/call", {"name": "report", "arguments": {}}) as asked:
-            await asked.opened()
-            await tool.finish(DONE)
+            await asked.kept_waiting()
+            await tool.say({"jsonrpc": "2.0", "id": tool.called.id, "error": {"code": -32602, "message": "no year"}})
             answer = await asked.answer()
-        assert (answer.streamed, answer.notices, answer.result["content"]) == (True, (), DONE["content"])
+        assert (answer.streamed, answer.notices, answer.status, answer.code) == (False, (), 200, -32602)
 
 
 @covers("M-PROG-1")

@@ -70,7 +70,7 @@ async def test_who_brings_answers_is_kept_alive_too(server: ScriptedServer) -> N
     server.methods |= {"initialize": Hold(), "resources/read": stream({"contents": []})}
     answers = {"uri": "file:///a", "inputResponses": {}}
     async with serve(config(server)) as gateway, gateway.modern().asking("resources/read", answers) as asked:
-        await asked.opened()
+        await asked.kept_waiting()
 
 
 @covers("H-MOD-13")
@@ -80,7 +80,7 @@ async def test_who_is_to_get_a_task_is_kept_alive_too(server: ScriptedServer) ->
         serve(config(server, "always")) as gateway,
         gateway.modern().asking("tools/call", called("echo")) as asked,
     ):
-        await asked.opened()
+        await asked.kept_waiting()
 
 
 async def test_who_calls_a_tool_that_is_known_waits_for_nothing_but_its_answer(server: ScriptedServer) -> None:

@@ -235,7 +235,7 @@ class Calls:
         work = self._tasks.decide(call.session, request.tool)
         with self._tasks.expecting(call.session) if _can_be_task(call, request) else nullcontext():
             if call.cancellable is None:
-                decision = await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, work)
+                decision = await self.waiter.wait_for_session(call.listener, work)
             else:
                 decision = await work
         if decision.mode is _REQUIRED and _is_refused(call, decision):
@@ -271,7 +271,7 @@ class Calls:
     def _grace(self, call: Call, request: CallTool, handoff: Handoff) -> timedelta:
         """Return how long a call may take before a host without tasks gets its handle."""
         rules, client = self._live.current.handoff, client_of(call.peer.info).name
-        return rules.grace(handoff, client, self._handles.progress(call.exchange, request.progress_token))
+        return rules.grace(handoff, client, self._handles.progress(call.exchange, call.peer, request.progress_token))
 
     async def create_or_send(self, call: Call) -> HttpReply:
         """Answer with the handle of a task that is created now, or send the call."""
@@ -640,7 +640,7 @@ class Calls:
         upstream, mount, method = call.session.upstream, call.session.mount, call.method
         # Whether an extension is forwarded depends on the server's era, known once it is connected.
         if call.cancellable is None:
-            await self.waiter.wait_for_session(call.exchange, call.adapter.dialect, upstream.open())
+            await self.waiter.wait_for_session(call.listener, upstream.open())
         else:
             await upstream.open()
         extension = call.extension = self._extensions.extension_of(mount, method, call.adapter.era, upstream.era)

@@ -63,6 +63,13 @@ class DecodedMessage:
     limited_as: str | None = None
     waited: float = 0.0
 
+    @property
+    def peer(self) -> Peer | None:
+        """What the host declares; None before it has declared anything."""
+        if self.meta is not None:
+            return self.meta.peer
+        return None if self.session is None else self.session.peer
+
 
 class CallTerms:
     """The terms that few calls change, with the values of most. A call is made for every request.

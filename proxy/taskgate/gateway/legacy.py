@@ -251,6 +251,7 @@ class LegacyAdapter:
         """Return the call of a request."""
         exchange, keepalives, peer = request.exchange, self._calls.keepalives, host_session.peer
         listener = LegacyListener(exchange, intent.progress_token, keepalives, self.dialect, host_session)
+        listener.peer, listener.other_streams = peer, host_session.streams
         method = intent.method if isinstance(intent, Relay) else words.TOOLS_CALL
         call = Call(
             self, exchange, request.caller, host_session, intent, intent.id, method, intent.params, peer, listener
@@ -260,6 +261,8 @@ class LegacyAdapter:
             call.lacks_tasks, call.handoff = True, request.mount.handoff if request.mount.hands_off else None
         if isinstance(intent, Relay):
             call.is_of_extension = method not in words.RELAYED_METHODS
+            if call.is_of_extension:
+                listener.peer = None
             return call
         call.tool = intent.tool
         # In shadow mode the session offers no tasks, so its revision tells whether the host could

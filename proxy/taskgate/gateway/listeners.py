@@ -2,15 +2,16 @@
 
 A request waits within the block of its `HostListener`, which sends the server's messages to the
 host. The answer is one JSON document unless the host has to wait. The first message before the
-answer, or the first keep-alive interval without it, turns the answer into an event stream
-(H-MOD-13). The adapter of each era has its own subclass.
+answer turns it into an event stream (H-MOD-13), and so does the first keep-alive interval without
+it. If nothing but the answer can follow, the interval begins the document instead: space keeps the
+host waiting, and the answer has any size. The adapter of each era has its own subclass.
 
 An `InflightCall` is the listener of a sent call that may outlive its request: that may become a
 task, or be held for input responses. `ResponseWaiter` has the running waits of this process.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -19,11 +20,14 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.rules import MAX_QUESTION
+from taskgate.domain.event_limits import NONE, EventLimits
 from taskgate.domain.record import RequestId
+from taskgate.domain.versions import LEGACY, Peer, client_of
 from taskgate.errors import CutOff, QueueFull
 from taskgate.jsontext.edits import dump
 from taskgate.protocol.extensions import merge_capabilities
 from taskgate.protocol.jsonrpc import UsualProgress
+from taskgate.protocol.legacy.capabilities import may_be_asked
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
@@ -56,10 +60,14 @@ Awaited = TypeVar("Awaited")
 
 
 class Keepalives(NamedTuple):
-    """The timers of the keep-alives of all requests, and the seconds between two of one request."""
+    """The timers of the keep-alives of all requests, and the seconds between two of one request.
+
+    `limits` are those of the events that hosts take.
+    """
 
     wheel: TimerWheel
     interval: float
+    limits: EventLimits = NONE
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +78,10 @@ class HostListener(UnsavedCallListener):
     subclasses that send the server's messages too.
 
     - `token`: the host's progress token; None if it wants no progress.
+    - `later`: the listener of the request once it is sent, if this one waits before that. It has the token:
+      progress must only grow, and the numbers of the server begin then.
+    - `peer`: what the host declares; None if more than progress, questions and logs may come on a stream.
+    - `other_streams`: the open streams on which the host is asked, if this request has none.
     - `passes_rounds`: whether the input requests of a modern server go to the host unchanged.
     - `missing`: the capabilities that the server asked for and the host did not declare.
     - `_last_progress`: the newest number that the host got; a keep-alive may have invented it.
@@ -84,6 +96,9 @@ class HostListener(UnsavedCallListener):
     token: RequestId | None
     keepalives: Keepalives
     dialect: LegacyDownstream | ModernDownstream
+    later: "HostListener | None" = field(default=None, kw_only=True)
+    peer: Peer | None = field(default=None, init=False)
+    other_streams: Collection[EventStream] = field(default=(), init=False)
     passes_rounds: bool = field(default=False, init=False)
     missing: Mapping[str, Any] = field(default_factory=dict, init=False)
     _last_progress: float | None = field(default=None, init=False)
@@ -94,13 +109,11 @@ class HostListener(UnsavedCallListener):
     _written_token: bytes = field(default=b"", init=False)
 
     def __enter__(self) -> Self:
-        head = self.exchange.head
-        if head.accepts_stream:
-            if not head.accepts_json:
-                # This host can read an answer only as an event.
-                self.feed()
-            wheel, interval = self.keepalives
-            wheel.start(self, interval)
+        if not self.exchange.head.accepts_json:
+            # This host can read an answer only as an event.
+            self.feed()
+        wheel, interval, _ = self.keepalives
+        wheel.start(self, interval)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,9 +122,16 @@ class HostListener(UnsavedCallListener):
     def live(self) -> None:
         """Keep the host waiting: called once in each keep-alive interval.
 
-        Turns the answer into an event stream, and sends progress if nothing was sent since the last
-        interval. Without a progress token nothing is sent.
+        Begins a document, if the answer may be one. Else turns the answer into an event stream, and
+        sends progress if nothing was sent since the last interval. Without a progress token nothing is
+        sent.
         """
+        exchange = self.exchange
+        # What has begun goes on, also if its reason is gone.
+        if (exchange.has_begun or (self.later or self).may_begin_document()) and exchange.begin_document():
+            return
+        if not exchange.head.accepts_stream:
+            return
         feed = self.feed()
         if self.token is not None and not self._has_sent:
             self._read_number()
@@ -119,6 +139,28 @@ class HostListener(UnsavedCallListener):
             self._has_invented = True
             feed.send_now(self.dialect.progress(self.token, self._last_progress, "Still running"))
         self._has_sent = False
+
+    def may_begin_document(self) -> bool:
+        """Return whether the answer may begin as a document, since nothing else needs a stream.
+
+        A host with a limit of events gets no progress and no logs then that come later: its answer
+        would be lost. Another one gets a document if it asked for nothing else. A legacy one does not,
+        because it may resume a stream.
+        """
+        exchange, peer = self.exchange, self.peer
+        if not exchange.head.accepts_json or not exchange.head.accepts_stream:
+            return exchange.head.accepts_json
+        if peer is None or (may_be_asked(peer) and not self.other_streams):
+            return False
+        return self.event_limit() is not None or (peer.revision not in LEGACY and self.asks_for_nothing())
+
+    def asks_for_nothing(self) -> bool:
+        """Return whether the host asked for the answer alone."""
+        return self.token is None
+
+    def event_limit(self) -> int | None:
+        """Return the most bytes of an event that the host takes; None for no limit."""
+        return None if self.peer is None else event_limit(self.keepalives.limits, self.exchange, self.peer)
 
     def tell(self, text: str) -> None:
         """Send progress with a text and a number of the gateway's own; nothing without a progress token."""
@@ -185,18 +227,24 @@ class HostListener(UnsavedCallListener):
     def on_alarm(self) -> None:
         """Send a keep-alive, and start the next interval. The wheel of the keep-alives calls this."""
         self.live()
-        wheel, interval = self.keepalives
+        wheel, interval, _ = self.keepalives
         wheel.start(self, interval)
 
 
+def event_limit(limits: EventLimits, exchange: Exchange, peer: Peer) -> int | None:
+    """Return the most bytes of an event that the host of a request takes; None for no limit."""
+    agent = next((value for name, value in exchange.fields if name.lower() == "user-agent"), None)
+    return limits.most(client_of(peer.info), agent)
+
+
 class ResponseWaiter:
-    """The waits of requests for their servers. `patience` is the keep-alive interval, after which an
-    answer becomes an event stream.
+    """The waits of requests for their servers. `patience` is the keep-alive interval, after which the
+    answer begins. `limits` are those of the events that hosts take.
     """
 
-    def __init__(self, patience: timedelta) -> None:
+    def __init__(self, patience: timedelta, limits: EventLimits = NONE) -> None:
         interval = patience.total_seconds()
-        self.keepalives = Keepalives(TimerWheel(interval), interval)
+        self.keepalives = Keepalives(TimerWheel(interval), interval, limits)
         self.waits = Waits()
         """The waits of requests that end with their host."""
 
@@ -224,17 +272,24 @@ class ResponseWaiter:
         finally:
             waits.scopes.discard(scope)
 
-    async def wait_for_session(
-        self, exchange: Exchange, dialect: ModernDownstream | LegacyDownstream, work: Awaitable[Awaited]
-    ) -> Awaited:
-        """Await `work`, which opens a session with a server before a request is sent. Raises what
-        `wait` raises.
+    async def wait_for_session(self, listener: HostListener, work: Awaitable[Awaited]) -> Awaited:
+        """Await `work`, which opens a session with a server before the request of that listener is sent.
 
-        Meanwhile keep-alives carry no progress: its numbers must only grow, and those of the
-        server begin later.
+        Raises what `wait` raises. Meanwhile keep-alives carry no progress.
         """
-        with HostListener(exchange, None, self.keepalives, dialect):
-            return await self.wait(exchange, work)
+        with HostListener(listener.exchange, None, self.keepalives, listener.dialect, later=listener):
+            return await self.wait(listener.exchange, work)
+
+    def document_wait(
+        self, exchange: Exchange, peer: Peer, dialect: LegacyDownstream, other_streams: Collection[EventStream]
+    ) -> HostListener | None:
+        """Return the block in which a host waits for a document; None for one that gets an event stream.
+
+        The parameters are as in `HostListener`.
+        """
+        listener = HostListener(exchange, None, self.keepalives, dialect)
+        listener.peer, listener.other_streams = peer, other_streams
+        return listener if listener.may_begin_document() else None
 
     def close(self) -> None:
         """Stop the timers, after the last wait has ended."""

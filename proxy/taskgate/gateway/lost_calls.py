@@ -179,7 +179,7 @@ class LostCalls:
         """Wait until equal calls are settled. A call that gets a handle waits at most for its grace."""
         begun, within = self._clock.elapsed(), call.grace.total_seconds() if call.gets_handle else None
         with self._cancellable(call.cancellable, call.id):
-            await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, asyncio.wait(same, timeout=within))
+            await self._waiter.wait_for_session(call.listener, asyncio.wait(same, timeout=within))
         call.grace = max(call.grace - timedelta(seconds=self._clock.elapsed() - begun), timedelta())
 
     def _on_sent(self, call: Call, inflight: InflightCall, was_sent: bool) -> None:

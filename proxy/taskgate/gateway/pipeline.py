@@ -29,7 +29,8 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.versions import Era
+from taskgate.domain.event_limits import EventLimits
+from taskgate.domain.versions import Era, client_of
 from taskgate.errors import (
     DownstreamError,
     Draining,
@@ -46,6 +47,7 @@ from taskgate.errors import (
 from taskgate.gateway.batches import answer_all, read_batch
 from taskgate.gateway.eras import DecodedMessage, EraAdapter
 from taskgate.gateway.legacy import LegacyAdapter
+from taskgate.gateway.listeners import event_limit
 from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
 from taskgate.gateway.task_requests import ABOUT_A_TASK, TaskRequests
@@ -61,6 +63,7 @@ from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Reques
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import UNKNOWN, Exchange, HttpMethod, HttpReply, ListenerRefused
 from taskgate.system.cancel_scope import ScopeCancelled
+from taskgate.system.log_throttle import ThrottledLog
 from taskgate.system.offload import LARGE, Turns
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, TaskDenied, ToolCalled
@@ -78,6 +81,7 @@ class GatewayRules:
     request about a task names it in a header too (AMB-8). `live` are the operator's rules, `access`
     enforces those about access.
     `in_flight` counts the bytes of large messages, `pressure` measures the memory of the process.
+    `event_limits` are the largest events that hosts take.
     """
 
     max_depth: int
@@ -87,6 +91,7 @@ class GatewayRules:
     access: AccessControl
     in_flight: BytesInFlight
     pressure: MemoryPressure
+    event_limits: EventLimits
 
 
 class Gateway:
@@ -125,6 +130,9 @@ class Gateway:
         self._tracing: Tracing | None = None
         self._alerts = SecurityAlerts(event_sink, clock)
         self._draining: timedelta | None = None
+        self._large_events = ThrottledLog(
+            log, "the answer is a larger event than its host takes (server.event_limits), and may be lost"
+        )
         self._turns = Turns()
         self._being_parsed: dict[str | None, set[asyncio.Future[None]]] = {}
         """By session id: the ends of the large messages that another thread parses now."""
@@ -525,7 +533,7 @@ class Gateway:
             # The stream ends without an answer, so that the host reconnects, gets 401, and obtains
             # a new token.
             reply = HttpReply()
-        if reply.status != 200 and not exchange.is_streaming:
+        if reply.status != 200 and not exchange.has_begun:
             self._event_sink.emit(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
             context.method, context.rpc_revision = message.method, exchange.head.revision
@@ -551,11 +559,22 @@ class Gateway:
         error, size = reply.error, 0 if reply.body is None else len(reply.body)
         if size > SMALL:
             wanted.exchange.count_answer(size)
+            if wanted.exchange.is_streaming:
+                self._report_large_event(wanted, size)
         if size and method == words.TOOLS_CALL and (error is None or error == TOOL_ERROR):
             context.result_bytes = size
         context.error, context.method, context.rpc_revision = error, method, wanted.revision
         # How quickly polls are answered shows how well the gateway and its store do.
         context.rpc_seconds = self._clock.elapsed() - begun - wanted.waited
+
+    def _report_large_event(self, wanted: DecodedMessage, size: int) -> None:
+        """Log an answer that goes as an event and is larger than those that its host takes."""
+        if (peer := wanted.peer) is None:
+            return
+        most = event_limit(self._rules.event_limits, wanted.exchange, peer)
+        if most is not None and size > most:
+            client = client_of(peer.info)
+            self._large_events.emit({"client": client.name, "version": client.version, "bytes": size, "limit": most})
 
     def _report_cancelled(self, context: RequestContext, message: Message, begun: float) -> None:
         """Report a message whose host no longer waits for an answer."""

@@ -85,7 +85,7 @@ class Promotion:
         try:
             # While the session with the server opens, the host may still disconnect without a task.
             tools = call.session.upstream.tools()
-            await self._waiter.wait_for_session(call.exchange, call.adapter.dialect, tools)
+            await self._waiter.wait_for_session(call.listener, tools)
             if call.gets_handle:
                 create = partial(self._tasks.create, call.caller, call.session)
                 record, _ = await self._store(call, request, create)
@@ -128,7 +128,7 @@ class Promotion:
         request, exchange = call.request, call.exchange
         try:
             # The host gets no progress before the request is sent: progress must only grow.
-            with HostListener(exchange, None, self._waiter.keepalives, call.adapter.dialect):
+            with HostListener(exchange, None, self._waiter.keepalives, call.adapter.dialect, later=call.listener):
                 if call.may_become_task and isinstance(request, CallTool):
                     within = min(call.grace, BRIEF_WAIT, permit.max_wait)
                     if not await self._waiter.wait(exchange, permit.wait_granted(within)):

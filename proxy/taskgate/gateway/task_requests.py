@@ -35,13 +35,14 @@ from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.domain.versions import LEGACY, MODERN, Peer, client_of
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound, TooManyTasks
 from taskgate.gateway.eras import Call, DecodedMessage
-from taskgate.gateway.listeners import HostListener, ResponseWaiter
+from taskgate.gateway.listeners import HostListener, ResponseWaiter, event_limit
 from taskgate.jsontext.spans import RawJson, members
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.task_streams import question_streams
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.handoff import (
@@ -140,23 +141,29 @@ class HandleRequests:
         self._live = live
         self._clock = clock
 
-    def progress(self, exchange: Exchange, token: RequestId | None) -> timedelta | None:
-        """Return the longest time without progress that the host of a request gets; None if it gets none."""
+    def progress(self, exchange: Exchange, peer: Peer, token: RequestId | None) -> timedelta | None:
+        """Return the longest time without progress that the host of a request gets; None if it gets none.
+
+        A host that takes only small events may wait for a document, without any.
+        """
         if token is None or not exchange.head.accepts_stream:
+            return None
+        if event_limit(self._waiter.keepalives.limits, exchange, peer) is not None:
             return None
         # A keep-alive is left out if something else was sent since the last.
         return timedelta(seconds=2 * self._waiter.keepalives.interval)
 
     def patience(self, request: DecodedMessage, record: TaskRecord) -> timedelta:
         """Return how long a host waits for the answer to a wait for that task."""
-        intent, client = request.intent, client_of(_peer_of(request).info).name
+        intent, peer = request.intent, _peer_of(request)
         assert isinstance(intent, HandleRequest), "a wait"
         rules, most = self._live.current, None
         if intent.state is not None and _STATE(intent.state):
             # A host that changes the state changes its own wait, and makes it no longer.
             most = timedelta(seconds=max(0.0, min(float(intent.state) - self._clock.wall_seconds(), _MOST_SECONDS)))
         terms = rules.policy.shortest_handoff(record.owner.mount, record.call.tool)
-        patience = rules.handoff.patience(terms, client, self.progress(request.exchange, intent.call.progress_token))
+        progress = self.progress(request.exchange, peer, intent.call.progress_token)
+        patience = rules.handoff.patience(terms, client_of(peer.info).name, progress)
         return patience if most is None else min(patience, most)
 
     # Without tokens all hosts are one caller, and a handle goes through models, which may give it to any server.
@@ -217,6 +224,9 @@ class HandleRequests:
         self._hosts.attend(host.exchange, record.id, session or "")
         self.grant(record, host.exchange, session, host.peer)
         listener = HostListener(host.exchange, host.token, self._waiter.keepalives, host.dialect)
+        listener.peer = host.peer
+        if host.session is not None:
+            listener.other_streams = question_streams(record, host.session)
         told: str | None = None
         begun = self._clock.elapsed()
 
@@ -257,10 +267,22 @@ class HandleRequests:
             return self.reply(host.dialect, host.tools, host.id, record)
         if record.status is TaskStatus.CANCELLED:
             return self.cancelled(host.dialect, host.tools, host.id, record)
-        # A result that was not fetched answers the same call made again.
-        host.exchange.on_sent(lambda was_sent: self._retrievals.note(record) if was_sent else None)
+        return self._result(host, record, listener.event_limit())
+
+    def _result(self, host: WaitingHost, record: TaskRecord, most: int | None) -> HttpReply:
+        """Answer with the result of a call that has ended; `most` is the limit of the events that the host takes.
+
+        If it exceeds that, and the answer is a stream by now, the host gets the handle again. Its next wait
+        gets the result at once, and so as a document.
+        """
+        exchange = host.exchange
         revision = MODERN[-1] if host.session is None else host.session.peer.revision
-        return HttpReply(body=host.dialect.call_outcome(host.id, record, host.info, revision))
+        text = host.dialect.call_outcome(host.id, record, host.info, revision)
+        if most is not None and len(text) > most and exchange.is_streaming and exchange.head.accepts_json:
+            return self.reply(host.dialect, host.tools, host.id, record)
+        # A result that was not fetched answers the same call made again.
+        exchange.on_sent(lambda was_sent: self._retrievals.note(record) if was_sent else None)
+        return HttpReply(body=text)
 
     def reply(
         self,
@@ -300,10 +322,8 @@ class HandleRequests:
 
 def _peer_of(request: DecodedMessage) -> Peer:
     """Return what the host of a request declares."""
-    if request.meta is not None:
-        return request.meta.peer
-    assert request.session is not None, "a legacy host has a session"
-    return request.session.peer
+    assert request.peer is not None, "a legacy host has a session"
+    return request.peer
 
 
 def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:

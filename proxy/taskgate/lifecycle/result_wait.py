@@ -1,8 +1,9 @@
 """The waits of hosts for the end of a task: `ResultWaiter`, for `tasks/result` and polls of new tasks.
 
 `TaskRequests` calls `outcome` for `tasks/result`, which waits until the task has ended. A host that
-accepts an event stream gets one, which also delivers the task's questions and notifications. It calls
-`poll` for a `tasks/get`, which waits briefly.
+accepts an event stream gets one, which also delivers the task's questions and notifications. A result may
+be too large for an event of the host. If the host cannot be asked anything, it waits for a document.
+`TaskRequests` calls `poll` for a `tasks/get`, which waits briefly.
 
 A host that lost the stream may resume it with a GET request. Then `GetRequests` calls:
 
@@ -13,8 +14,8 @@ A host that lost the stream may resume it with a GET request. Then `GetRequests`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from logging import getLogger
@@ -28,7 +29,7 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.retrievals import Retrievals
-from taskgate.lifecycle.task_streams import RemoteWait, TaskStreams, WaitPosition, origin_of
+from taskgate.lifecycle.task_streams import RemoteWait, TaskStreams, WaitPosition, origin_of, question_streams
 from taskgate.protocol.faults import fault
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import TASKS_RESULT
@@ -58,6 +59,12 @@ class Moved(NamedTuple):
     ahead: int = 0
 
 
+DocumentWait = Callable[
+    [Exchange, Peer, LegacyDownstream, Collection[EventStream]], AbstractContextManager[object] | None
+]
+"""Returns the block in which a host waits for a document; None for one that gets an event stream."""
+
+
 class ResultWaiter:
     """The waits for results in this process, and the streams of them.
 
@@ -77,7 +84,9 @@ class ResultWaiter:
         offers: InputDelivery,
         dialect: LegacyDownstream,
         clock: Clock,
+        document_wait: DocumentWait,
     ) -> None:
+        self._document_wait = document_wait
         self._store = store
         self._retrievals = retrievals
         self._lookups = lookups
@@ -97,7 +106,8 @@ class ResultWaiter:
         """Wait until a task has ended, and return its whole record.
 
         If the host accepts an event stream, it gets one. It delivers the task's questions, unless a
-        GET stream of the session that created the task does.
+        GET stream of the session that created the task does. A host that takes only small events and
+        cannot be asked waits for a document.
 
         Raises TooManyTasks for too many open waits, and TaskNotFound, also if the task expires
         meanwhile. Raises ScopeCancelled when the host disconnects for good, and Draining when the
@@ -214,11 +224,14 @@ class ResultWaiter:
         try:
             with self._streams.open.acquire_wait(caller), waiting:
                 exchange.on_disconnect(waiting.cancel)
-                if exchange.head.accepts_stream:
-                    record = await self._follow(record, caller, exchange.stream(), host_session)
-                while not record.status.is_terminal:
-                    await self._wait_for_change(record, caller.expires_at)
-                    record = await self._lookups.reload(record)
+                others = question_streams(record, host_session)
+                document = self._document_wait(exchange, host_session.peer, self._dialect, others)
+                if document is None:
+                    return await self._follow(record, caller, exchange.stream(), host_session)
+                with document:
+                    while not record.status.is_terminal:
+                        await self._wait_for_change(record, caller.expires_at)
+                        record = await self._lookups.reload(record)
         except ScopeCancelled:
             if self._left is None:
                 raise

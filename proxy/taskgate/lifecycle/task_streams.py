@@ -25,7 +25,7 @@ Without a remote wait nothing is written.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -74,6 +74,11 @@ class TaskOrigin:
 def origin_of(record: TaskRecord) -> TaskOrigin:
     """Return the origin of a record's task."""
     return TaskOrigin(record.id, record.owner.mount, record.call.tool, record.call.host_session)
+
+
+def question_streams(record: TaskRecord, host_session: HostSession) -> Collection[EventStream]:
+    """Return the open GET streams of a session that get the questions of a task: if the session created it."""
+    return host_session.streams if record.call.host_session == host_session.id else ()
 
 
 class TaskStreams:

@@ -145,7 +145,7 @@ async def _send_pieces(connection: HostConnection, head: str, text: MessageText)
     piece: bytes | memoryview = b""
     try:
         # The head goes with the first piece.
-        for piece in _pieces(text, head):
+        for piece in pieces(text, head):
             if connection.transport.is_closing():
                 raise ConnectionResetError
             connection.transport.write(piece)
@@ -160,10 +160,10 @@ async def _send_pieces(connection: HostConnection, head: str, text: MessageText)
 
 def encoded_size(text: MessageText) -> int:
     """Return the size of a text in bytes. Raises UnicodeEncodeError if it has none."""
-    return len(text) if isinstance(text, JsonChunks) or text.isascii() else sum(map(len, _pieces(text)))
+    return len(text) if isinstance(text, JsonChunks) or text.isascii() else sum(map(len, pieces(text)))
 
 
-def _pieces(text: MessageText, head: str = "") -> Iterator[bytes | memoryview]:
+def pieces(text: MessageText, head: str = "") -> Iterator[bytes | memoryview]:
     """Return a large text behind a head as bytes, in pieces, without a second copy of the whole."""
     if isinstance(text, JsonChunks):
         return text.wrapped(head, "").windows(_LONG_PIECE)

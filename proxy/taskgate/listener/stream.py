@@ -3,7 +3,8 @@
 It implements the gateway's `Exchange` on a `HostRequest`. `Endpoint` creates one for each
 accepted request, and passes it to the gateway. The gateway returns a reply, which `finish` makes
 the response. Until then the gateway may turn the answer into an event stream (`stream`, `resume`).
-Then a reply with a body is the last event that this response carries (`finish_stream`).
+Then a reply with a body is the last event that this response carries (`finish_stream`). Or the
+gateway begins a document (`begin_document`), whose text is that of the reply.
 
 Three objects share the work. The `EventStream` is what the gateway sends messages on. The
 `SseConnection` is the queue of messages for this response. The writer, a task of the exchange,
@@ -38,8 +39,8 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
 from taskgate.auth.context import AuthContext
-from taskgate.jsontext.large import JsonChunks
-from taskgate.listener.answers import CLOSE, JsonDocument, WatchedAnswer, encoded_size, plain_answer
+from taskgate.jsontext.large import JsonChunks, MessageText
+from taskgate.listener.answers import CLOSE, JsonDocument, WatchedAnswer, encoded_size, pieces, plain_answer
 from taskgate.listener.body import BodyLimits
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostRequest, HttpResponse
@@ -56,11 +57,11 @@ from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext
 
-_FIELDS: Final = (
-    f"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\nServer: {SERVER_NAME}\r\n"
-)
-_CHUNKED_HEAD: Final = f"HTTP/1.1 200 OK\r\n{_FIELDS}Transfer-Encoding: chunked\r\n"
-_UNCHUNKED_HEAD: Final = f"HTTP/1.0 200 OK\r\n{_FIELDS}"
+_STREAM: Final = "Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
+_DOCUMENT: Final = "Content-Type: application/json\r\nCache-Control: no-cache, no-transform\r\n"
+"""A proxy that compresses a document, or buffers it, would hold back the space that keeps the host waiting."""
+_SPACE: Final = b" "
+"""What may stand before a JSON text, and means nothing."""
 _LONG_PIECE: Final = 256 * 1024
 """Bytes of an event that are written at once; a longer one is written in pieces."""
 
@@ -84,38 +85,23 @@ class ExchangeTerms:
     silence: float
 
 
-class EventStreamAnswer:
-    """An event stream, which its exchange begins, writes and ends.
+class BegunAnswer:
+    """An answer whose head is written before its size is known. `fields` are the header fields of its kind.
 
-    HTTP/1.0 has no chunks: there the end of the connection marks the end of the stream.
-
-    - `writer`: the task that writes it. `is_ended`: the end of the response is written.
-    - `ends_properly`: the writer may end the response as HTTP demands, because the request needs
-      nothing more from this process. Otherwise it cuts the connection of a POST.
-    - `was_last_queued`: the gateway's reply is queued as the last message. `was_last_sent`: the
-      writer has sent it, so that a later disconnect is no concern of the gateway.
+    HTTP/1.0 has no chunks: there the end of the connection marks the end of the answer. `is_ended`: the end
+    of the response is written.
     """
 
-    __slots__ = (
-        "_head",
-        "_request",
-        "ends_properly",
-        "is_chunked",
-        "is_ended",
-        "keep_alive",
-        "was_last_queued",
-        "was_last_sent",
-        "writer",
-    )
+    __slots__ = ("_fields", "_head", "_request", "is_chunked", "is_ended", "keep_alive")
 
     status: ClassVar[int] = 200
-    writer: asyncio.Task[None]
 
-    def __init__(self, request: HostRequest) -> None:
+    def __init__(self, request: HostRequest, fields: str) -> None:
         self._request = request
+        self._fields = fields
         # The head until it is written.
         self._head = b""
-        self.is_ended = self.ends_properly = self.was_last_queued = self.was_last_sent = False
+        self.is_ended = False
         self.is_chunked = request.head.version == HttpVersion11
         # A connection that is leaving closes after this answer (`HostConnection.leaving`).
         self.keep_alive: bool | None = request.head.keep_alive and self.is_chunked and not request.connection.leaving
@@ -130,15 +116,18 @@ class EventStreamAnswer:
             raise ConnectionResetError
         request.is_answered = True
         close = CLOSE if self.is_chunked and not self.keep_alive else ""
-        begin = _CHUNKED_HEAD if self.is_chunked else _UNCHUNKED_HEAD
-        head = f"{begin}Date: {rfc822_formatted_time()}\r\n{close}\r\n".encode()
+        version, chunks = ("1.1", "Transfer-Encoding: chunked\r\n") if self.is_chunked else ("1.0", "")
+        head = (
+            f"HTTP/{version} 200 OK\r\n{self._fields}X-Accel-Buffering: no\r\nServer: {SERVER_NAME}\r\n"
+            f"{chunks}Date: {rfc822_formatted_time()}\r\n{close}\r\n"
+        ).encode()
         if is_joined:
             self._head = head
         else:
             request.connection.transport.write(head)
 
-    async def write(self, piece: bytes, *, is_last: bool) -> None:
-        """Write a piece, with the end of the stream behind the last one, and wait for a slow host.
+    async def write(self, piece: bytes | memoryview, *, is_last: bool) -> None:
+        """Write a piece, with the end of the answer behind the last one, and wait for a slow host.
 
         Raises ConnectionError if it has disconnected.
         """
@@ -163,7 +152,7 @@ class EventStreamAnswer:
         return True
 
     async def send(self, request: HostRequest) -> None:
-        """Write the end of the stream, unless it is written."""
+        """Write the end of the answer, unless it is written."""
         if not self.is_ended:
             self.is_ended = True
             connection = request.connection
@@ -185,6 +174,73 @@ class EventStreamAnswer:
             transport.write(b"".join((head, piece)) if head else piece)
 
 
+class EventStreamAnswer(BegunAnswer):
+    """An event stream, which its exchange begins, writes and ends.
+
+    - `writer`: the task that writes it.
+    - `ends_properly`: the writer may end the response as HTTP demands, because the request needs
+      nothing more from this process. Otherwise it cuts the connection of a POST.
+    - `was_last_queued`: the gateway's reply is queued as the last message. `was_last_sent`: the
+      writer has sent it, so that a later disconnect is no concern of the gateway.
+    """
+
+    __slots__ = ("ends_properly", "was_last_queued", "was_last_sent", "writer")
+
+    writer: asyncio.Task[None]
+
+    def __init__(self, request: HostRequest) -> None:
+        super().__init__(request, _STREAM)
+        self.ends_properly = self.was_last_queued = self.was_last_sent = False
+
+
+class BegunDocument(BegunAnswer):
+    """A JSON document that begins before its text is known. Until then space keeps its host waiting.
+
+    `complete` gives it the text. A document that gets none is cut, unless its host wants none.
+    """
+
+    __slots__ = ("_is_complete", "_is_cut", "_text")
+
+    def __init__(self, request: HostRequest) -> None:
+        super().__init__(request, _DOCUMENT)
+        self._text: MessageText | None = None
+        self._is_complete = self._is_cut = False
+
+    def keep(self) -> None:
+        """Send space, unless the host reads too slowly or has disconnected."""
+        connection = self._request.connection
+        if not self._is_complete and not connection.writing_paused and not connection.transport.is_closing():
+            self._write(_SPACE, is_last=False)
+
+    def complete(self, reply: HttpReply) -> None:
+        """Take the text of a reply. Raises UnicodeEncodeError if it has none."""
+        self._is_complete = True
+        if reply.body is not None:
+            encoded_size(reply.body)
+        # A host that has cancelled its request waits for no answer.
+        self._text, self._is_cut = reply.body, reply.body is None and reply.status != 202
+
+    async def send(self, request: HostRequest) -> None:
+        """Write the text and the end. Raises ConnectionError if the host has disconnected."""
+        text, self._text = self._text, None
+        if self._is_cut:
+            # A proper end would show an empty answer.
+            self.keep_alive = False
+            request.connection.close()
+            return
+        if text is not None:
+            left = encoded_size(text)
+            try:
+                for piece in pieces(text):
+                    left -= len(piece)
+                    await self.write(piece, is_last=not left)
+                    await asyncio.sleep(0)
+            finally:
+                # The error of a host that disconnected holds all frames until cycles are collected.
+                del text
+        await BegunAnswer.send(self, request)
+
+
 class HostExchange:
     """One request of a host, as the gateway gets it.
 
@@ -195,7 +251,8 @@ class HostExchange:
     - `is_streaming`: the answer has become an event stream, so that its headers are being sent.
     - `asked`: the gateway has called `body`, so the body is read to its end.
     - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
-    - `_is_document`: the answer is a document, and its connection is for the next request.
+    - `_is_document`: the answer is a document. If `_begun` is set, it has begun; else its connection is for
+      the next request.
     - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
     - `_sent_callbacks`: what `on_sent` registered. They run once.
     - `_stream`, `_sse_connection`, `_answer`: set together when the answer becomes an event stream.
@@ -207,6 +264,7 @@ class HostExchange:
 
     __slots__ = (
         "_answer",
+        "_begun",
         "_budget",
         "_callbacks",
         "_caller",
@@ -244,6 +302,7 @@ class HostExchange:
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
         self._answer: EventStreamAnswer | None = None
+        self._begun: BegunDocument | None = None
         self.held = 0
         """Bytes that `count_answer` has counted and `release` has not yet."""
 
@@ -322,8 +381,8 @@ class HostExchange:
     def stream(self) -> EventStream:
         """Turn the answer into an event stream; later calls return the same.
 
-        If the host has disconnected, or was answered with a document, the stream is closed from the
-        start. The latter happens where a call goes on for another host that joined it.
+        If the host has disconnected, or gets a document, the stream is closed from the start. The
+        document has begun, or was sent where a call goes on for another host that joined it.
         """
         if self._stream is None and (self._is_gone or self._is_document):
             # Not resumable: the host got no event id from which to resume.
@@ -336,6 +395,22 @@ class HostExchange:
             self._stream = EventStream(messages) if self.opener is None else self.opener(letter, messages)
             self._start_writer(answer, messages)
         return self._stream
+
+    def begin_document(self) -> bool:
+        """Begin the answer as a document, or keep the host waiting for its text; return whether it is one."""
+        if self._begun is not None:
+            self._begun.keep()
+        elif self.is_streaming or self._is_gone or self._request.connection.transport.is_closing():
+            return False
+        elif not self._is_document:
+            self._is_document, self._begun = True, BegunDocument(self._request)
+            self._begun.begin(is_joined=True)
+            self._begun.keep()
+        return True
+
+    @property
+    def has_begun(self) -> bool:
+        return self.is_streaming or self._begun is not None
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
         """Continue an existing stream as this answer: the `missed` events first.
@@ -431,6 +506,9 @@ class HostExchange:
         if self._callbacks and request.connection.transport.is_closing():
             # The connection is lost, and has not reported it yet.
             self.host_left()
+        if self._begun is not None:
+            self._begun.complete(reply)
+            return WatchedAnswer(self._begun, self._settle)
         body = reply.body
         if (
             body is not None

@@ -132,8 +132,17 @@ class HandoffTools:
         return splice(page, [(tools.start, tools.end, f"[{','.join(entries)}]")])
 
     def handle_text(self, record: TaskRecord, spent: str, progress: str | None) -> str:
-        """What a model reads in place of a result that is not there yet; `spent` is the time so far."""
+        """What a model reads in place of a result that is not there yet; `spent` is the time so far.
+
+        The result of a call that has ended is there, and too large for an answer that is an event stream.
+        """
         tool = _named(record.call.tool)
+        if record.status.is_terminal:
+            return (
+                f"The call of {tool} has ended. Its result is too large for this answer, which began before the "
+                f"end of the call: do not call {tool} again for it. To get its result, call the tool "
+                f'{self.wait.name} with {{"{HANDLE}": "{record.id}"}}.'
+            )
         so_far = f' Its server reports: "{_quoted(progress)}".' if progress else ""
         asks = record.status is TaskStatus.INPUT_REQUIRED
         now = "waits for an answer of the user to a question of its server" if asks else "still runs"

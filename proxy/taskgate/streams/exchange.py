@@ -3,7 +3,8 @@
 The listener makes an `Exchange` for each request whose head passed its checks, and awaits an
 `HttpReply`. The body is received on demand, after authentication. A handler that needs longer, or
 has messages to send before the answer, turns the exchange into an event stream. The reply is then
-the last event of that stream.
+the last event of that stream. A handler that needs longer and has nothing else to send may begin a
+document instead.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -101,6 +102,11 @@ class Exchange(Protocol):
         """Whether the answer has become an event stream."""
         ...
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the head of the answer is sent, so that its status is 200."""
+        ...
+
     opener: StreamOpener | None
     """Set by a handler whose host can resume: a later `stream` opens its stream with it."""
 
@@ -128,6 +134,15 @@ class Exchange(Protocol):
 
         Only for a host that accepts one (`head.accepts_stream`). The stream closes when the host
         disconnects.
+        """
+        ...
+
+    def begin_document(self) -> bool:
+        """Begin the answer as a JSON document, whose text follows with the reply; later calls keep the host waiting.
+
+        For a host that accepts one (`head.accepts_json`), if nothing but the answer goes to it on this
+        request. A later `stream` is closed from the start. Returns False, and does nothing, if the answer is
+        an event stream or the host has disconnected.
         """
         ...
 

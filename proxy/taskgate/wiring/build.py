@@ -293,6 +293,8 @@ async def build_runtime(
 
     # Calls and requests about tasks, of both eras.
     modern_dialect = ModernDownstream(__version__, mounts.is_server_named)
+    event_limits = config.server.to_event_limits()
+    waiter = ResponseWaiter(config.server.sse_keepalive, event_limits)
     result_waiter = ResultWaiter(
         store=store,
         retrievals=retrievals,
@@ -301,8 +303,8 @@ async def build_runtime(
         offers=input_delivery,
         dialect=dialect,
         clock=clock,
+        document_wait=waiter.document_wait,
     )
-    waiter = ResponseWaiter(config.server.sse_keepalive)
     handles = HandleRequests(
         modern=modern_dialect,
         results=result_waiter,
@@ -411,6 +413,7 @@ async def build_runtime(
             access=access,
             in_flight=in_flight,
             pressure=pressure,
+            event_limits=event_limits,
         ),
         legacy=legacy,
         modern=modern,

@@ -71,13 +71,22 @@ class Stream:
 
     async def opened(self) -> aiohttp.ClientResponse:
         """The head of the answer, which has to be an event stream."""
+        return await self._begun("text/event-stream")
+
+    async def kept_waiting(self) -> aiohttp.ClientResponse:
+        """The head of the answer, which has to be a document that begins before its text is known."""
+        response = await self._begun("application/json")
+        assert response.headers.get("X-Accel-Buffering") == "no", await self.answer()
+        return response
+
+    async def _begun(self, content_type: str) -> aiohttp.ClientResponse:
         assert self.answering is not None
         async with bounded():
             await asyncio.wait((self.head, self.answering), return_when=asyncio.FIRST_COMPLETED)
         if not self.head.done():
             await self.answer()
         response = self.head.result()
-        assert response.content_type == "text/event-stream", await self.answer()
+        assert response.content_type == content_type, await self.answer()
         return response
 
     async def answer(self) -> Answer:

@@ -30,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "server.idle_timeout": timedelta(seconds=75),
     "server.session_idle": timedelta(hours=1),
     "server.sse_keepalive": timedelta(seconds=15),
+    "server.event_limits": {},
     "server.allowed_hosts": (),
     "server.allowed_origins": (),
     "server.drain.delay": timedelta(seconds=5),

@@ -11,6 +11,7 @@ from taskgate.config import BindAddress, GatewayConfig, effective
 from taskgate.config.addresses import read_network
 from taskgate.config.sections.server import AdminSection
 from taskgate.config.sections.store import SqliteSection
+from taskgate.domain.versions import Client
 
 # --- all keys ---------------------------------------------------------------------------------------------------------
 
@@ -65,3 +66,11 @@ def test_a_network_is_read_and_told_in_one_form(loads: Loads, minimal: str, writ
 
 def test_what_was_read_already_is_taken_as_it_is() -> None:
     assert read_network(ip_network("10.0.0.0/8")) == ip_network("10.0.0.0/8")
+
+
+def test_own_limits_of_events_come_before_the_built_in_ones(loads: Loads, minimal: str) -> None:
+    table = "{python-httpx2/*: 4MiB, acme/*: 2MiB}"
+    limits = loads(f"{minimal}server: {{event_limits: {table}}}\n").server.to_event_limits()
+    assert limits.most(Client("acme", "1"), None) == 2**21
+    assert limits.most(Client("mcp", "0.1.0"), "python-httpx2/2.16.2") == 2**22
+    assert [limits.most(Client("fastmcp", version), None) for version in ("4.2.3", "3.4")] == [2**20, None]

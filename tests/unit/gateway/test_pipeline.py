@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from taskgate.auth.context import AuthContext
+from taskgate.domain.event_limits import EventLimits
 from taskgate.domain.rates import RateEvent, RatePolicy, RateScope
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.gateway.pipeline import Gateway, GatewayRules
@@ -52,6 +53,7 @@ async def test_the_address_of_a_request_is_found_out_before_its_caller_only_wher
             access=cast("Any", None),
             in_flight=cast("Any", None),
             pressure=cast("Any", None),
+            event_limits=EventLimits(),
         ),
         legacy=cast("Any", None),
         modern=cast("Any", Modern()),

@@ -33,8 +33,15 @@ class Asked:
     def stream(self) -> EventStream:
         raise AssertionError("nothing is answered here")
 
+    def begin_document(self) -> bool:
+        raise AssertionError("nothing is answered here")
+
     @property
     def is_streaming(self) -> bool:
+        return False
+
+    @property
+    def has_begun(self) -> bool:
         return False
 
     def on_disconnect(self, forget: Callable[[], None]) -> None:

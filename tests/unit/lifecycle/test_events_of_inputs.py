@@ -1,6 +1,7 @@
 """What operators are told of the questions of a server to the host of a task, from the first word to the last."""
 
 import asyncio
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,7 @@ class Desk(World):
             offers=self.offers,
             dialect=dialect,
             clock=self.clock,
+            document_wait=lambda *_: nullcontext(),
         )
 
     async def asks(self, inputs: TaskInputs) -> Asked:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import tracemalloc
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 from helpers.manual_clock import ManualClock
@@ -27,7 +28,7 @@ from unit.lifecycle.recorded_events import RecordedEvents
 
 FOUR_KIB = 4 * 1024
 WANTS_NO_STREAM = Admission(method=HttpMethod.POST, path="/reports/mcp", accepts_stream=False)
-SESSION = SimpleNamespace(mount=SimpleNamespace(name=OWNER.mount))
+SESSION = SimpleNamespace(mount=SimpleNamespace(name=OWNER.mount), peer=None, id="s", streams=())
 
 
 @covers("T41")
@@ -49,6 +50,7 @@ async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are() -> N
         ),
         dialect=dialect,
         clock=clock,
+        document_wait=lambda *_: nullcontext(),
     )
     waits: list[asyncio.Task[object]] = []
 

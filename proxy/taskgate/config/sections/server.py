@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import starmap
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -25,6 +26,7 @@ from taskgate.config.fields import (
     Count,
     Duration,
     Flag,
+    Glob,
     MemorySize,
     Name,
     PositiveDuration,
@@ -32,6 +34,7 @@ from taskgate.config.fields import (
     SizeIn,
 )
 from taskgate.config.problems import Conflict, conflict_between, list_at, mapping_at, value_at
+from taskgate.domain.event_limits import EVENT_LIMITS, EventLimit, EventLimits
 from taskgate.listener.connection_limits import ConnectionBounds
 from taskgate.listener.door import allowed_hosts, allowed_origins
 from taskgate.listener.listener import ListenerSettings
@@ -134,8 +137,13 @@ class ServerSection(Section):
     session_idle: PositiveDuration = HOUR
     """How long a host session is kept that has no request, open stream or unfinished task."""
     sse_keepalive: PositiveDuration = 15 * SECOND
-    """Silence on an event stream after which the gateway sends a comment, and a progress
-    notification to a host that asked for progress.
+    """Silence after which a late answer begins, and on an event stream the gateway sends a comment, or a
+    progress notification to a host that asked for progress.
+    """
+    event_limits: Mapping[Glob, MemorySize] = {}
+    """The largest event that hosts take, by a glob over name/version of their clientInfo, or over their
+    User-Agent. Built in, unless an entry has the same glob: what is known of released hosts
+    (docs/reference/known-limits.md).
     """
     allowed_hosts: tuple[Host, ...] = ()
     """Accepted values of the Host header, with the port where the header has one.
@@ -162,6 +170,11 @@ class ServerSection(Section):
             forwarded_header=self.forwarded_header,
             tls=self.tls.to_settings(),
         )
+
+    def to_event_limits(self) -> EventLimits:
+        """Return the limits of events, the built-in ones behind those of the file."""
+        others = {host: most for host, most in EVENT_LIMITS.items() if host not in self.event_limits}
+        return EventLimits((*starmap(EventLimit, {**self.event_limits, **others}.items()),))
 
     def to_connection_bounds(self) -> ConnectionBounds:
         """Return how many connections hosts may have."""

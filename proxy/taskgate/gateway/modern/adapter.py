@@ -147,7 +147,7 @@ class ModernAdapter:
                 if listed is None:
                     begun = self._clock.elapsed()
                     with self._expecting(session, asked):
-                        listed = await self._look_up(exchange, session, request.tool)
+                        listed = await self._look_up(exchange, session, meta, request.tool)
                 if listed is not None and listed.header_paths:
                     self._check_params(request, meta, request.tool, listed)
             match intent:
@@ -193,7 +193,9 @@ class ModernAdapter:
             self._event_sink.emit(ToolCalled(request.mount.name, tool, "rejected"))
             raise
 
-    async def _look_up(self, exchange: Exchange, session: SharedSession, tool: str) -> ListedTool | None:
+    async def _look_up(
+        self, exchange: Exchange, session: SharedSession, meta: RequestMeta, tool: str
+    ) -> ListedTool | None:
         """Find a tool in the server's catalogue, which may have to be read.
 
         Returns None if the tool is not listed or the catalogue is unavailable. Such a server may
@@ -201,7 +203,7 @@ class ModernAdapter:
         """
         try:
             tools = session.upstream.tools()
-            return (await self._calls.waiter.wait_for_session(exchange, self.dialect, tools)).get(tool)
+            return (await self._calls.waiter.wait_for_session(self._listener(exchange, meta), tools)).get(tool)
         except UpstreamFailed:
             return None
 
@@ -221,7 +223,7 @@ class ModernAdapter:
         self, exchange: Exchange, session: SharedSession, meta: RequestMeta, intent: Discover
     ) -> HttpReply:
         welcome = session.upstream.welcome()
-        server = await self._calls.waiter.wait_for_session(exchange, self.dialect, welcome)
+        server = await self._calls.waiter.wait_for_session(self._listener(exchange, meta), welcome)
         mount = session.mount
         self._denied.at_discovery(mount, meta.peer, server.peer)
         text = self.dialect.discovery(
@@ -230,6 +232,12 @@ class ModernAdapter:
         return HttpReply(body=text)
 
     # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _listener(self, exchange: Exchange, meta: RequestMeta) -> HostListener:
+        """Return the listener of a request that waits for a session before it is a call."""
+        listener = ModernListener(exchange, meta.progress_token, self._calls.keepalives, self.dialect, meta.log_level)
+        listener.peer = meta.peer
+        return listener
 
     def new_call(
         self,
@@ -247,7 +255,7 @@ class ModernAdapter:
         listener = ModernListener(
             exchange, meta.progress_token, self._calls.keepalives, self.dialect, meta.log_level, id_
         )
-        listener.passes_rounds = has_rounds
+        listener.passes_rounds, listener.peer = has_rounds, meta.peer
         call = Call(self, exchange, caller, session, request, request.id, method, request.params, meta.peer, listener)
         call.log_level, call.repeated = meta.log_level, meta.header_params
         call.may_be_held, call.mount = has_rounds and session.may_be_asked, session.mount
@@ -255,6 +263,8 @@ class ModernAdapter:
             call.tool = request.tool
         else:
             call.is_of_extension = method not in MODERN_METHODS
+            if call.is_of_extension:
+                listener.peer = None
         if meta.declares_tasks:
             call.takes_task = call.knows_tasks = True
         else:
@@ -341,6 +351,9 @@ class ModernListener(HostListener):
             return
         self._has_sent = True
         self.feed().send(message)
+
+    def asks_for_nothing(self) -> bool:
+        return self.token is None and self.level is None
 
     def _is_wanted(self, notification: Notification) -> bool:
         """Return whether the host gets a progress or log notification as it is."""

@@ -150,8 +150,16 @@ class RemoteExchange:
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
         return False
 
+    def begin_document(self) -> bool:
+        # The replica that received the request keeps the host waiting.
+        return not self._has_begun
+
     @property
     def is_streaming(self) -> bool:
+        return self._has_begun
+
+    @property
+    def has_begun(self) -> bool:
         return self._has_begun
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
@@ -250,7 +258,7 @@ class RemoteRetries:
         )
         try:
             # Progress comes from the other replica. The numbers of two senders would not grow.
-            with HostListener(exchange, None, self._waiter.keepalives, self._services.dialect):
+            with HostListener(exchange, None, self._waiter.keepalives, self._services.dialect, later=call.listener):
                 answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, call.id))
         finally:
             del self._forwarded[forward_id]

@@ -109,7 +109,7 @@ class HostRetries:
         # The session tells the server's era. A legacy server has no rounds: responses that it did
         # not ask for are left out (M-MRTR-5).
         upstream = call.session.upstream
-        await self._calls.waiter.wait_for_session(call.exchange, self._dialect, upstream.open())
+        await self._calls.waiter.wait_for_session(call.listener, upstream.open())
         await self._check(call, goes_on=state is not None or upstream.era is Era.MODERN)
         if upstream.era is Era.MODERN:
             changed = self._dialect.with_answers(retry, None if state is None else state.state)

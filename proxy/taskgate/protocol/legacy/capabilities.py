@@ -18,6 +18,9 @@ TASK_REQUESTS: Final = {
 }
 """The questions that can ask a host for a task of its own, and the path of that capability."""
 
+_QUESTIONS: Final = frozenset({"roots", "sampling", "elicitation"})
+"""The capabilities of hosts that can be asked something."""
+
 Declared = dict[str, Any]
 """Capabilities of a host that cross the gateway; every member is an object or `true`."""
 
@@ -41,6 +44,11 @@ def declared(host: Peer | None) -> Declared:
     if isinstance(tasks := own.get("tasks"), dict) and host.revision.has_tasks:
         found["tasks"] = _parts(tasks, ("list", "cancel")) | _task_requests(tasks.get("requests"))
     return found
+
+
+def may_be_asked(host: Peer) -> bool:
+    """Whether a server may ask the host something on a stream. A modern host is asked by answers."""
+    return era_of(host.revision) is Era.LEGACY and not _QUESTIONS.isdisjoint(declared(host))
 
 
 def refusal(host: Peer | None, method: str, params: Members) -> int | None:

@@ -35,7 +35,10 @@ class Heard(EventStream):
 
 
 class Talk:
-    """An exchange; `feed` is None until its answer became a stream, `leave` is what the host does."""
+    """An exchange; `feed` is None until its answer became a stream, `leave` is what the host does.
+
+    `spaces` is how often its host was kept waiting for a document.
+    """
 
     def __init__(self, *, accepts_json: bool = True, accepts_stream: bool = True) -> None:
         self.head = Admission(
@@ -44,6 +47,7 @@ class Talk:
         self.address = "192.0.2.7"
         self.fields: Collection[tuple[str, str]] = ()
         self.feed: Heard | None = None
+        self.spaces = 0
         self._gone = False
         self._forgets: list[Callable[[], None]] = []
 
@@ -63,9 +67,17 @@ class Talk:
         self.feed = self.feed or Heard()
         return self.feed
 
+    def begin_document(self) -> bool:
+        self.spaces += not self.is_streaming
+        return not self.is_streaming
+
     @property
     def is_streaming(self) -> bool:
         return self.feed is not None
+
+    @property
+    def has_begun(self) -> bool:
+        return self.is_streaming or self.spaces > 0
 
     def on_disconnect(self, forget: Callable[[], None]) -> None:
         if self._gone:
