@@ -64,6 +64,7 @@ def handoff_command(host: str) -> list[str | Path]:
         "python-1.12": [python("mcp-1.12.4"), HOME / "host_handoff_python.py"],
         "python-1.30": [sys.executable, HOME / "host_handoff_python.py"],
         "python-2.3": [python("mcp-2.3.0"), HOME / "host_handoff_modern_python.py"],
+        "python-2.3-legacy": [python("mcp-2.3.0"), HOME / "host_handoff_modern_python.py", "--legacy"],
         "fastmcp-3": [python("fastmcp-3.4.10"), HOME / "host_handoff_fastmcp.py"],
         "fastmcp-4": [python("fastmcp-4.1.4"), HOME / "host_handoff_fastmcp.py"],
         "sdk": [install.node(), HOME / "host_handoff_sdk.mjs"],

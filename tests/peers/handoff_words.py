@@ -129,7 +129,7 @@ def call_again(plan: Told, following: tuple[str, Told], error: Told) -> tuple[st
 
 def plans() -> list[Told]:
     """What the command line says, or the file that it names after an @: there may be more than fits."""
-    said = sys.argv[1]
+    said = next(word for word in sys.argv[1:] if not word.startswith("--"))
     told: list[Told] = json.loads(Path(said[1:]).read_text() if said.startswith("@") else said)
     return told
 

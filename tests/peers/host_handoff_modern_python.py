@@ -1,9 +1,11 @@
 """A host on the Python SDK 2.3, which speaks 2026-07-28 and has no words for tasks.
 
-`python host_handoff_modern_python.py PLAN` does what handoff_words.py says. HOST_TOKEN is the token that it has.
+`python host_handoff_modern_python.py [--legacy] PLAN` does what handoff_words.py says; with the option by a handshake.
+HOST_TOKEN is the token that it has.
 """
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -33,10 +35,10 @@ async def connect(url: str, patience: float, ears: Ears) -> AsyncIterator[Modern
     async def elicit(_: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content=dict(ears.answer(params.message)))
 
-    token = os.environ.get("HOST_TOKEN")
+    token, mode = os.environ.get("HOST_TOKEN"), "legacy" if "--legacy" in sys.argv else "auto"
     http = create_mcp_http_client({"Authorization": f"Bearer {token}"}) if token else None
     server = url if http is None else streamable_http_client(url, http_client=http)
-    async with Client(server, read_timeout_seconds=patience, elicitation_callback=elicit) as client:
+    async with Client(server, mode=mode, read_timeout_seconds=patience, elicitation_callback=elicit) as client:
         yield ModernPythonHost(client, ears)
 
 
