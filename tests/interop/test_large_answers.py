@@ -29,7 +29,7 @@ HANDOFF, PLAIN = "handoff", "plain"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     """A gateway before a server whose tool has large results, on two mounts of which one hands calls off."""
-    require_peers("mcp-2.3.0", "fastmcp-4.1.2")
+    require_peers("mcp-2.3.0", "fastmcp-4.1.4")
     folder = tmp_path_factory.mktemp("large")
     async with python_server("large_server.py", "2.3.0", folder) as server:
         upstreams = {name: {"path": f"/{name}/mcp", "url": server, "health": None} for name in (HANDOFF, PLAIN)}

@@ -19,7 +19,7 @@ POLLS = {
 """The polls of three calls by what they found, by host. None finds the task running."""
 
 
-@pytest.mark.parametrize(("host", "environments"), [("python", ()), ("sdk", ()), ("fastmcp-4", ("fastmcp-4.1.2",))])
+@pytest.mark.parametrize(("host", "environments"), [("python", ()), ("sdk", ()), ("fastmcp-4", ("fastmcp-4.1.4",))])
 async def test_a_quick_tool_takes_a_host_one_poll(host: str, environments: tuple[str, ...]) -> None:
     require_peers(*environments)
     tasks = {"upgrade": [{"tool": "*", "mode": "always"}]}
