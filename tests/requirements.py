@@ -295,7 +295,7 @@ REQUIREMENTS: Final = {
     "T-18": "tasks/result is not answered before the end",
     "T-19": "a question is on one stream, and again on the next when that one died",
     "T-22": "a cursor holds still while tasks change, and keeps to its filter and order",
-    "T-23": "an error without an id has no id member",
+    "T-23": "an error has no id member if the id is unreadable, and id null only if the message was not read",
     "T-24": "no code of the legacy era reaches a host of the stateless one",
     "T-25": "a server's call is cancelled with the notification, or by closing its stream in the modern era",
     "T-26": "codes, names and methods of superseded texts do not exist",

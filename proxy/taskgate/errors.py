@@ -9,7 +9,7 @@ raised. No text may contain a payload, a path, an address or a token.
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 
 class GatewayError(Exception):
@@ -148,7 +148,7 @@ class TaskAlreadyFinished(DownstreamError):
 
 
 class AuthReason(StrEnum):
-    """The reasons why a token was refused, for operators only: every host gets the same answer."""
+    """The reasons why a token was refused, for operators."""
 
     MISSING = "missing"
     SCHEME = "scheme"
@@ -170,7 +170,8 @@ class Unauthenticated(DownstreamError):
 
     `issuer` is the operator's name of the configured issuer that the token names, None for any
     other. `expected` and `found` are values for operators, of a token whose signature is good; ()
-    for reasons other than AUDIENCE.
+    for reasons other than AUDIENCE. `detail` is for the host, and None before the signature is
+    verified: then one text tells nothing about keys and issuers. It is text for a header's parameter.
     """
 
     reason = "unauthenticated"
@@ -182,12 +183,14 @@ class Unauthenticated(DownstreamError):
         issuer: str | None = None,
         expected: tuple[str, ...] = (),
         found: tuple[str, ...] = (),
+        detail: str | None = None,
     ) -> None:
-        super().__init__("Authentication is required")
+        super().__init__("Authentication is required" if detail is None else f"The token is not accepted: {detail}")
         self.reason = reason.value
         self.issuer = issuer
         self.expected = expected
         self.found = found
+        self.detail = detail
         self.token_sent = reason is not AuthReason.MISSING
 
 
@@ -206,7 +209,7 @@ class InsufficientScope(DownstreamError):
     reason = "insufficient_scope"
 
     def __init__(self, scopes: frozenset[str]) -> None:
-        super().__init__("The token's scopes do not allow this")
+        super().__init__(f"This needs a token with the scopes {' '.join(sorted(scopes))}")
         self.scopes = scopes
 
 
@@ -220,16 +223,38 @@ class Penalized(DownstreamError):
         self.retry_after = retry_after
 
 
+_WHOSE: Final = {
+    "context": "this caller",
+    "subject": "this user, from all clients",
+    "tenant": "the tenant",
+    "tool": "the tool, from all callers",
+    "upstream": "the server, from all callers",
+    "global": "all callers",
+}
+"""Whose limit it is, by scope."""
+_OWN: Final = ("context", "subject")
+"""The scopes of a limit that the caller itself has used up: only there its use is told."""
+
+
 class TooManyTasks(DownstreamError):
     """A cap that is reached, on unfinished tasks or on what `of` names.
 
-    `scope` is what the cap counts over.
+    `scope` is what the cap counts over, and `used` the count, if known. `advice` says how it gets less.
     """
 
     reason = "concurrency"
 
-    def __init__(self, limit: int, of: str = "unfinished tasks", *, scope: str = "context") -> None:
-        super().__init__(f"Too many {of} (limit {limit})")
+    def __init__(
+        self,
+        limit: int,
+        of: str = "unfinished tasks",
+        *,
+        scope: str = "context",
+        used: int | None = None,
+        advice: str = "wait until one ends, or cancel one",
+    ) -> None:
+        count = f"limit {limit}" if used is None or scope not in _OWN else f"{used} of {limit}"
+        super().__init__(f"Too many {of} of {_WHOSE[scope]} ({count}): {advice}")
         self.limit = limit
         self.scope = scope
 
@@ -242,8 +267,15 @@ class TooManyBytes(DownstreamError):
 
     reason = "bytes"
 
-    def __init__(self, limit: int, of: str = "Stored task results", *, scope: str = "context") -> None:
-        super().__init__(f"{of} exceed the limit of {limit} bytes")
+    def __init__(
+        self,
+        limit: int,
+        of: str = "Stored task results",
+        *,
+        scope: str = "context",
+        advice: str = "wait until some expire",
+    ) -> None:
+        super().__init__(f"{of} of {_WHOSE[scope]} exceed the limit of {limit} bytes: {advice}")
         self.limit = limit
         self.scope = scope
 
@@ -257,7 +289,7 @@ class RateLimited(DownstreamError):
     reason = "rate"
 
     def __init__(self, retry_after: timedelta, policy: str) -> None:
-        super().__init__("Rate limit exceeded")
+        super().__init__(f"Rate limit {policy} exceeded")
         self.retry_after = retry_after
         self.policy = policy
 

@@ -23,13 +23,14 @@ def at_most(*limits: int) -> tuple[Cap, ...]:
     return tuple(Cap(scope=CapScope.CONTEXT, limit=limit) for limit in limits)
 
 
-async def test_an_insert_at_the_cap_is_refused_and_not_kept(store: Store) -> None:
+async def test_an_insert_beyond_the_cap_is_refused_and_not_kept(store: Store) -> None:
     await store.insert(new_record(), caps=at_most(2))
     await store.insert(new_record(), caps=at_most(2))
     refused = new_record()
     with pytest.raises(TooManyTasks) as refusal:
-        await store.insert(refused, caps=at_most(2))
-    assert refusal.value.limit == 2
+        await store.insert(refused, caps=at_most(1))
+    assert refusal.value.limit == 1
+    assert "(2 of 1)" in str(refusal.value)
     assert await store.load(OWNER, refused.id, now=EPOCH) is None
     assert (await store.census()).tasks[TaskStatus.WORKING] == 2
 

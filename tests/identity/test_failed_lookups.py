@@ -79,7 +79,8 @@ def penalized(answer: Answer, *, left: timedelta = PENALTY) -> bool:
     data: dict[str, Any] = {"origin": "gateway", "reason": "penalty", "retryAfterMs": 1000 * seconds}
     return (
         answer.status == 200
-        and answer.error == {"code": 429, "message": "Too many failed look-ups of tasks", "data": data}
+        and answer.error
+        == {"code": 429, "message": f"Too many failed look-ups of tasks; try again in {seconds} s", "data": data}
         and answer.headers["Retry-After"] == str(seconds)
     )
 

@@ -10,7 +10,7 @@ from helpers.waiting import bounded
 
 SCOPES = {"protected_resource_metadata": {"scopes_supported": ["b.write", "a.read", "offline_access"]}}
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
-DENIED = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Authentication is required"}}
+DENIED = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Authentication is required"}}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 

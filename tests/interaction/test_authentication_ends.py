@@ -13,7 +13,6 @@ from helpers.host.wire import asked, got, head_of
 from helpers.server import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from interaction.bare_requests import DENIED
 from interaction.resumption import heard, last_id
 from requirements import covers
 
@@ -51,7 +50,8 @@ async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
         await hold.begun.wait()
         host.token = issuer.token(gateway.url(), exp=time.time() + 1 - leeway)
         answer = await host.ask("tasks/result", {"taskId": task["taskId"]}, headers={"Accept": JSON})
-    assert (answer.status, answer.error) == (401, DENIED["error"])
+    text = "The token is not accepted: the token expired"
+    assert (answer.status, answer.error) == (401, {"code": -32600, "message": text})
     assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
     assert await gateway.count("taskgate_http_rejections_total") == 1
     assert (await host.ask("ping")).status == 401

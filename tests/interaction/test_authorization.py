@@ -19,7 +19,13 @@ from requirements import covers
 Opens = Callable[..., AbstractAsyncContextManager[Gateway]]
 WRITING = {"tool": "write_*", "require_scopes": ["reports.write", "reports.read"]}
 READING = {"methods": ["tools/call"], "require_scopes": ["reports.read"]}
-POLICY = {"code": 403, "message": "Not allowed", "data": {"origin": "gateway", "reason": "policy"}}
+
+
+def policy(method: str = "tools/call", tool: str | None = "report") -> dict[str, Any]:
+    """The refusal of that operation by a rule."""
+    of = "" if tool is None else f' of "{tool}"'
+    text = f"The operator's access rules do not allow {method}{of}"
+    return {"code": 403, "message": text, "data": {"origin": "gateway", "reason": "policy"}}
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def insufficient(gateway: Gateway, answer: Answer, scopes: str) -> None:
         "id": answer.message and answer.message["id"],
         "error": {
             "code": 403,
-            "message": "The token's scopes do not allow this",
+            "message": f"This needs a token with the scopes {scopes}",
             "data": {"origin": "gateway", "reason": "insufficient_scope"},
         },
     }
@@ -105,11 +111,17 @@ async def test_what_no_scope_would_help_is_refused_inside_json_rpc(
     async with opens(*rules, default=default) as gateway:
         host = await come(gateway)
         answer = await host.call("write_one")
-        assert (answer.status, answer.error) == (200, POLICY)
+        assert (answer.status, answer.error) == (200, policy(tool="write_one"))
         assert "WWW-Authenticate" not in answer.headers
         assert (await host.call("read")).status == 200
         assert await gateway.count("taskgate_http_rejections_total") == 0
     assert [call["params"]["name"] for call in server.heard("tools/call")] == ["read"]
+
+
+async def test_no_tool_that_a_caller_may_not_call_is_named_to_it(opens: Opens, come: Any) -> None:
+    async with opens({"tool": "write_one", "effect": "deny"}) as gateway:
+        host = await come(gateway)
+        assert "write_one" not in (await host.call("write_ome", task={})).error["message"].partition(": ")[2]
 
 
 @covers("A-AUTH-8")
@@ -157,8 +169,8 @@ async def test_without_authentication_rules_decide_too_for_everybody_alike(serve
     rules = {"rules": [{"tool": "report", "effect": "deny"}]}
     async with serve(configuration({"reports": server.url}, authorization=rules)) as gateway:
         host = await gateway.greeted()
-        assert (await host.call("report")).error == POLICY
-        assert (await host.call("report", task={})).error == POLICY
+        assert (await host.call("report")).error == policy()
+        assert (await host.call("report", task={})).error == policy()
         assert [tool["name"] for tool in (await host.ask("tools/list")).result["tools"]] == ["echo", "broken"]
 
 
@@ -175,14 +187,14 @@ async def test_under_default_deny_a_host_may_open_a_session_and_ping_but_do_noth
         assert answer.result["serverInfo"]
         host.session = answer.headers["Mcp-Session-Id"]
         assert (await host.ask("ping")).result == {}
-        assert (await host.ask("tools/list")).error == POLICY
+        assert (await host.ask("tools/list")).error == policy("tools/list", None)
 
 
 async def test_under_default_deny_each_method_is_judged_by_its_name(opens: Opens, come: Any) -> None:
     async with opens({"methods": ["tools/list"]}, default="deny") as gateway:
         host = await come(gateway)
         for method in ("prompts/list", "tasks/list", "logging/setLevel"):
-            assert (await host.ask(method)).error == POLICY
+            assert (await host.ask(method)).error == policy(method, None)
         assert (await host.ask("tools/list")).result["tools"] == []
         assert (await host.tell("notifications/initialized")).status == 202
 
@@ -225,7 +237,7 @@ async def test_a_denied_task_is_refused_inside_json_rpc_and_a_strangers_is_unkno
         host = await come(gateway, groups="staff")
         task = await host.start("write_all")
         host.token = issuer.token(gateway.url())
-        assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).error == POLICY
+        assert (await host.ask("tasks/get", {"taskId": task["taskId"]})).error == policy("tasks/get", "write_all")
         stranger = await come(gateway, subject="bob")
         foreign = await stranger.ask("tasks/get", {"taskId": task["taskId"]})
         unknown = await stranger.ask("tasks/get", {"taskId": "A" * 32})

@@ -47,7 +47,7 @@ async def test_the_status_may_be_that_of_http_with_the_same_body(opens: Opens, e
         await host.call("echo")
         answer = await host.call("echo")
         assert (answer.status, answer.headers["Retry-After"]) == (429, "3")
-        assert answer.error == {"code": 429, "message": "Rate limit exceeded", "data": RATE}
+        assert answer.error == {"code": 429, "message": "Rate limit calls exceeded; try again in 3 s", "data": RATE}
         assert await gateway.counts("taskgate_http_rejections_total", "reason") == {"rate": 1}
 
 
@@ -65,14 +65,14 @@ async def test_a_call_may_be_answered_with_words_that_a_model_can_act_on(
         result = answer.result
         assert (answer.status, answer.headers["Retry-After"], result["isError"]) == (200, "3", True)
         assert result["content"] == [
-            {"type": "text", "text": "The tool was not called: Rate limit exceeded. Try again in 3 seconds."}
+            {"type": "text", "text": "The tool was not called: Rate limit calls exceeded; try again in 3 s."}
         ]
         assert result.get("resultType") == ("complete" if era == "modern" else None)
         assert len(server.heard("tools/call")) == 1
         # It is counted as the refusal that it is.
         assert await gateway.count("mcp_server_operation_duration_seconds_count", error_type="429") == 1
         clock.advance(timedelta(seconds=2))
-        assert "Try again in 1 second." in (await host.call("echo")).result["content"][0]["text"]
+        assert "; try again in 1 s." in (await host.call("echo")).result["content"][0]["text"]
         assert await gateway.count("taskgate_http_rejections_total") == 0
 
 
@@ -110,7 +110,8 @@ async def test_a_cap_on_tasks_names_its_scope_and_advises_when_to_try_again(
         assert answer.headers["Retry-After"] == "2"
         assert answer.error == {
             "code": 429,
-            "message": "Too many unfinished tasks (limit 1)",
+            "message": "Too many unfinished tasks of this caller (1 of 1): wait until one ends, or cancel one"
+            "; try again in 2 s",
             "data": {
                 "origin": "gateway",
                 "reason": "concurrency",

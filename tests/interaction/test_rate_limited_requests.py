@@ -109,7 +109,7 @@ async def test_many_at_once_get_no_more_than_there_is(opens: Opens, server: Scri
 # --- what is no request ----------------------------------------------------------------------------------------------
 
 
-async def test_a_notification_counts_under_its_method_and_is_refused_with_a_status_alone(
+async def test_a_notification_counts_under_its_method_and_is_refused_without_an_id(
     opens: Opens, server: ScriptedServer
 ) -> None:
     # `initialize` is the first.
@@ -117,7 +117,8 @@ async def test_a_notification_counts_under_its_method_and_is_refused_with_a_stat
         host = await gateway.greeted()
         assert (await host.tell("notifications/roots/list_changed")).status == 202
         answer = await host.tell("notifications/roots/list_changed")
-        assert (answer.status, answer.text, answer.headers["Retry-After"]) == (429, "", "60")
+        assert (answer.status, answer.code, answer.headers["Retry-After"]) == (429, 429, "60")
+        assert "id" not in (answer.message or {})
         assert (await host.call("echo")).code == 429
         assert await gateway.counts("taskgate_http_rejections_total", "reason") == {"rate": 1}
     assert len(server.heard("notifications/roots/list_changed")) <= 1

@@ -27,7 +27,7 @@ async def test_one_call_too_many_never_reaches_the_server(opens: Opens, server: 
         assert (answer.status, answer.headers["Retry-After"]) == (200, "60")
         assert answer.error == {
             "code": 429,
-            "message": "Rate limit exceeded",
+            "message": "Rate limit calls exceeded; try again in 60 s",
             "data": {"origin": "gateway", "reason": "rate", "policy": "calls", "retryAfterMs": 60_000},
         }
         assert len(server.heard("tools/call")) == 2

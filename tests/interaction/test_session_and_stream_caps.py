@@ -1,6 +1,7 @@
 """How many sessions, streams and waits one caller may have open: counted exactly, and free again however one ends."""
 
 import asyncio
+import json
 import sqlite3
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -91,7 +92,8 @@ async def test_one_session_too_many_is_refused_in_words_if_all_are_in_use(opens:
             assert "Mcp-Session-Id" not in answer.headers
             assert answer.error == {
                 "code": 429,
-                "message": "Too many sessions (limit 2)",
+                "message": "Too many sessions in use of this caller (2 of 2): end one, or wait until one is idle"
+                "; try again in 2 s",
                 "data": {
                     "origin": "gateway",
                     "reason": "concurrency",
@@ -279,13 +281,14 @@ async def used(gateway: Gateway, sessions: Sequence[str]) -> None:
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens) -> None:
+async def test_one_get_stream_too_many_is_a_429_that_belongs_to_no_request(opens: Opens) -> None:
     async with opens(streams=2) as gateway:
         host, other = await gateway.greeted(), await gateway.greeted(mount="search")
         async with host.listen(), other.listen():
             head = {"Accept": "text/event-stream", **host.head()}
             async with host.http.get(host.url, headers=head) as response:
-                assert (response.status, await response.text()) == (429, "")
+                message = json.loads(await response.text())
+                assert (response.status, message["id"], message["error"]["code"]) == (429, None, 429)
                 assert response.headers["Retry-After"] == "2"
             # What is asked meanwhile is answered.
             assert (await host.ask("ping")).result == {}
@@ -399,7 +402,8 @@ async def test_one_wait_for_a_result_too_many_is_refused_and_those_that_there_ar
         assert (answer.status, answer.headers["Retry-After"], answer.streamed) == (200, "2", False)
         assert answer.error == {
             "code": 429,
-            "message": "Too many waits for task results (limit 3)",
+            "message": "Too many waits for task results of this caller (3 of 3): close one, or wait until one ends"
+            "; try again in 2 s",
             "data": {
                 "origin": "gateway",
                 "reason": "concurrency",

@@ -89,9 +89,19 @@ async def test_a_task_for_a_tool_that_is_not_listed_is_refused_and_nothing_store
     server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     answer = await host.call("unknown", task={})
-    assert (answer.status, answer.code) == (200, -32602)
+    text = 'Unknown tool "unknown": tools/list has the tools of this server'
+    assert (answer.status, answer.error) == (200, {"code": -32602, "message": text})
     assert server.heard("tools/call") == []
     assert await gateway.count("taskgate_tasks_started_total") == 0
+
+
+async def test_who_mistypes_a_tool_is_told_which_one_it_may_have_meant(host: Host) -> None:
+    told = {name: (await host.call(name, task={})).error["message"] for name in ("reprot", 'r"\u202eeport', "x" * 128)}
+    assert told == {
+        "reprot": 'Unknown tool "reprot": did you mean "report"?',
+        'r"\u202eeport': 'Unknown tool "r\'\ufffdeport": did you mean "report"?',
+        "x" * 128: f'Unknown tool "{"x" * 128}": tools/list has the tools of this server',
+    }
 
 
 async def test_the_catalogue_is_read_again_when_the_server_says_that_it_changed(

@@ -13,6 +13,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.authorization import AccessPolicy
 from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
+from taskgate.jsontext.display import quoted
 from taskgate.protocol.vocabulary import TOOLS_CALL, UNJUDGED_METHODS
 from taskgate.system.log_throttle import ThrottledLog
 from taskgate.telemetry.events import AccessRefused, EventSink
@@ -57,7 +58,8 @@ class AccessControl:
         self._report(AccessRefused(mount, method, shadow=False, rule=decision.rule, tool=tool))
         if decision.missing_scopes:
             raise InsufficientScope(decision.missing_scopes)
-        raise Forbidden("Not allowed")
+        of = "" if tool is None else f" of {quoted(tool)}"
+        raise Forbidden(f"The operator's access rules do not allow {method}{of}")
 
     def _report(self, refused: AccessRefused) -> None:
         self._event_sink.emit(refused)

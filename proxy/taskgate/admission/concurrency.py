@@ -39,12 +39,12 @@ LEAST_ADVICE: Final = timedelta(seconds=1)
 NEWEST: Final = 0.2
 """The weight of the newest interval in the measured pace."""
 
-FULL: Final = "Too many calls wait for the server"
-NO_QUEUE: Final = "The server has reached its concurrency limit"
+FULL: Final = "The queue of the server {} is full (limit {}): the call was not sent"
+NO_QUEUE: Final = "The server {} has reached its concurrency limit ({} calls at once): the call was not sent"
 HELD: Final = "An operator holds the server {}: no new call is sent"
 HELD_ADVICE: Final = timedelta(seconds=30)
 """The retry delay for a call that is refused because of a hold."""
-TOO_LONG: Final = "The call waited too long in the queue for the server"
+TOO_LONG: Final = "The call waited {:g} s in the queue of the server {}, and was not sent"
 
 PositionCallback = Callable[[int], Awaitable[None]]
 """Called with the number of permits that are granted before this one."""
@@ -225,11 +225,12 @@ class Bulkhead:
         if self.report_timer is None:
             self._report_soon()
 
-    def expire(self, permit: "Permit") -> QueueFull:
+    def expire(self, permit: "Permit", waited: timedelta) -> QueueFull:
         """Release a permit that waited too long, and return the error to raise."""
         permit.release()
         self._event_sink.emit(QueueRefused(self.name, "timeout"))
-        return QueueFull(TOO_LONG, retry_after=self._advice(len(self.permits) + 1))
+        text = TOO_LONG.format(round(waited.total_seconds(), 1), self.name)
+        return QueueFull(text, retry_after=self._advice(len(self.permits) + 1))
 
     def watch_queue(self) -> None:
         """Start to update the positions of watched permits once a second, if that is not done yet.
@@ -254,7 +255,9 @@ class Bulkhead:
         share = None if caller is None or self._share is None else self._share(caller)
         if not self.permits.enqueue(permit.subject, permit, share=share, must=force):
             self._event_sink.emit(QueueRefused(self.name, "full"))
-            raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
+            places, at_once = self._settings.queue, self._settings.concurrency
+            text = FULL.format(self.name, places) if places else NO_QUEUE.format(self.name, at_once)
+            raise QueueFull(text, retry_after=self._advice(1))
         if self._last_grant is None:
             self._last_grant = asyncio.get_running_loop().time()
         self._lend_if_alone()
@@ -363,7 +366,7 @@ class Permit:
         position. The timeout cuts it short.
         """
         if not (self.is_granted or await self.wait_granted(timeout, on_moved)):
-            raise self._bulkhead.expire(self)
+            raise self._bulkhead.expire(self, timeout)
 
     async def wait_granted(self, timeout: timedelta, on_moved: PositionCallback | None = None) -> bool:
         """Wait as `wait` does, but after `timeout` return False and stay in the queue."""
@@ -390,7 +393,10 @@ class Permit:
         `waited` seconds of that have passed before. If this raises, the permit is released.
         """
         try:
-            await self.wait(max(min(BRIEF_WAIT, self.max_wait) - timedelta(seconds=waited), timedelta()))
+            before = timedelta(seconds=waited)
+            left = max(min(BRIEF_WAIT, self.max_wait) - before, timedelta())
+            if not (self.is_granted or await self.wait_granted(left)):
+                raise self._bulkhead.expire(self, before + left)
         except BaseException:
             self.release()
             raise
@@ -495,7 +501,7 @@ class OpenStreams:
 
     def _refused(self, what: str, scope: str, limit: int) -> TooManyTasks:
         self._event_sink.emit(CapRefused(what, scope))
-        return TooManyTasks(limit, _NAMES[what], scope=scope)
+        return TooManyTasks(limit, _NAMES[what], scope=scope, used=limit, advice="close one, or wait until one ends")
 
 
 class _Opened:

@@ -34,6 +34,10 @@ MAX_AUDIENCES: Final = 8
 """Audiences that a refusal shows to operators."""
 MAX_SHOWN: Final = 256
 """Characters of each of them."""
+MOST_TOLD: Final = 3
+"""Values of a claim or a setting that a refusal tells the host."""
+MAX_TOLD: Final = 120
+"""Characters of each of them."""
 
 
 class UnverifiedToken(NamedTuple):
@@ -191,8 +195,8 @@ class ContextPartMissing(Unauthenticated):
     `setting` maps it.
     """
 
-    def __init__(self, part: str, *, issuer: str) -> None:
-        super().__init__(AuthReason.CLAIM, issuer=issuer)
+    def __init__(self, part: str, *, issuer: str, detail: str) -> None:
+        super().__init__(AuthReason.CLAIM, issuer=issuer, detail=detail)
         self.setting = f"auth.issuers.{issuer}.claims.{part}"
 
 
@@ -210,20 +214,32 @@ def read_claims(
     """The identity in a token with a verified signature.
 
     `audience` is required if the settings name none. `bound` are the parts of an auth context: a
-    client id may be missing only if it is none of them. Raises Unauthenticated: ISSUER, AUDIENCE,
-    EXPIRED, NOT_YET_VALID or CLAIM; ContextPartMissing is one of these.
+    client id may be missing only if it is none of them. Raises Unauthenticated with a `detail`: ISSUER,
+    AUDIENCE, EXPIRED, NOT_YET_VALID or CLAIM; ContextPartMissing is one of these.
     """
     if payload.get("iss") != settings.issuer:
-        raise _refusal(AuthReason.ISSUER, settings)
-    if any(payload.get(name) is None for name in settings.required_claims):
-        raise _refusal(AuthReason.CLAIM, settings)
+        raise _refusal(AuthReason.ISSUER, settings, f"iss is not {_told(settings.issuer)}")
+    missing = [name for name in settings.required_claims if payload.get(name) is None]
+    if missing:
+        raise _refusal(AuthReason.CLAIM, settings, f"the token has no {_listed(missing, 'and no')}")
     accepted = settings.audience or (audience,)
     if not _has_audience(payload.get("aud"), accepted):
         expected, found = _shown(list(accepted)), _shown(payload.get("aud"))
-        raise Unauthenticated(AuthReason.AUDIENCE, issuer=settings.name, expected=expected, found=found)
+        needed = (
+            f"expected is {_listed(expected, 'or')}" if settings.audience else f"this resource is {_told(audience)}"
+        )
+        raise Unauthenticated(
+            AuthReason.AUDIENCE,
+            issuer=settings.name,
+            expected=expected,
+            found=found,
+            detail=f"aud is {_listed(found, 'and')}: {needed}",
+        )
     subject = payload.get("sub")
-    if not is_name(subject) or (settings.profile is TokenProfile.GENERIC and _is_id_token(payload, settings)):
-        raise _refusal(AuthReason.CLAIM, settings)
+    if not is_name(subject):
+        raise _refusal(AuthReason.CLAIM, settings, f"sub is no text of 1 to {MAX_NAME} printable characters")
+    if settings.profile is TokenProfile.GENERIC and _is_id_token(payload, settings):
+        raise _refusal(AuthReason.CLAIM, settings, "this is an ID token: an access token is expected")
     return Identity(
         issuer_name=settings.name,
         issuer=settings.issuer,
@@ -236,8 +252,33 @@ def read_claims(
     )
 
 
-def _refusal(reason: AuthReason, settings: IssuerSettings) -> Unauthenticated:
-    return Unauthenticated(reason, issuer=settings.name)
+def _refusal(reason: AuthReason, settings: IssuerSettings, detail: str) -> Unauthenticated:
+    return Unauthenticated(reason, issuer=settings.name, detail=detail)
+
+
+def _listed(values: Sequence[str], word: str) -> str:
+    """The first values for the detail of a refusal, with that word between them."""
+    told = [_told(value) for value in values[:MOST_TOLD]]
+    more = len(values) - len(told)
+    return f" {word} ".join([*told, *([f"{more} more"] if more else [])]) or "missing"
+
+
+def _told(value: str) -> str:
+    """A value for the detail of a refusal, which is a parameter of a header that hosts search by patterns.
+
+    It is short, and without what could end the parameter or begin another.
+    """
+    told = _UNTOLD("?", value[:MAX_TOLD]) + ("..." if len(value) > MAX_TOLD else "")
+    return told.strip() or "empty"
+
+
+def _span(time: timedelta) -> str:
+    """A time for the detail of a refusal."""
+    seconds = time.total_seconds()
+    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _is_accepted_type(header: Mapping[str, object], profile: TokenProfile) -> bool:
@@ -276,14 +317,19 @@ def _expiry(payload: Claims, settings: IssuerSettings, now: datetime) -> datetim
     """
     end = _moment(payload, "exp", settings)
     issued_at = _moment(payload, "iat", settings)
-    if any(begin and begin > now + settings.leeway for begin in (issued_at, _moment(payload, "nbf", settings))):
-        raise _refusal(AuthReason.NOT_YET_VALID, settings)
+    for name, begin in (("iat", issued_at), ("nbf", _moment(payload, "nbf", settings))):
+        if begin and begin > now + settings.leeway:
+            raise _refusal(AuthReason.NOT_YET_VALID, settings, f"{name} is {_span(begin - now)} ahead of this clock")
     if end is None or (issued_at is None and settings.max_token_age is not None):
-        raise _refusal(AuthReason.CLAIM, settings)
-    if issued_at is not None and settings.max_token_age is not None:
-        end = min(end, issued_at + settings.max_token_age)
+        raise _refusal(AuthReason.CLAIM, settings, f"the token has no {'exp' if end is None else 'iat'}")
     if end <= now - settings.leeway:
-        raise _refusal(AuthReason.EXPIRED, settings)
+        raise _refusal(AuthReason.EXPIRED, settings, f"the token expired {_span(now - end)} ago")
+    if issued_at is not None and settings.max_token_age is not None:
+        oldest = issued_at + settings.max_token_age
+        if oldest <= now - settings.leeway:
+            ages = f"{_span(now - issued_at)} old: at most {_span(settings.max_token_age)} are accepted"
+            raise _refusal(AuthReason.EXPIRED, settings, f"the token is {ages}")
+        end = min(end, oldest)
     return min(end, _MAX_TIME - settings.leeway) + settings.leeway
 
 
@@ -293,12 +339,12 @@ def _moment(payload: Claims, name: str, settings: IssuerSettings) -> datetime | 
         return None
     seconds = payload[name]
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise _refusal(AuthReason.CLAIM, settings)
+        raise _refusal(AuthReason.CLAIM, settings, f"{name} is no number")
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (OverflowError, ValueError):
         # NaN, infinite, or out of the range of datetime.
-        raise _refusal(AuthReason.CLAIM, settings) from None
+        raise _refusal(AuthReason.CLAIM, settings, f"{name} is no time") from None
 
 
 # --- parts of the identity --------------------------------------------------------------------------------------------
@@ -311,7 +357,8 @@ def _client_id(payload: Claims, settings: IssuerSettings, bound: Collection[str]
         return None
     value = None if name is None else payload[name]
     if not is_name(value):
-        raise ContextPartMissing("client_id", issuer=settings.name)
+        detail = f"no client is named by {_listed(settings.client_id_claims, 'or')}"
+        raise ContextPartMissing("client_id", issuer=settings.name, detail=detail)
     return value
 
 
@@ -321,19 +368,22 @@ def _tenant(payload: Claims, settings: IssuerSettings) -> str | None:
         return None
     value = payload.get(settings.tenant_claim)
     if not is_name(value):
-        raise ContextPartMissing("tenant", issuer=settings.name)
+        detail = f"no tenant is named by {_told(settings.tenant_claim)}"
+        raise ContextPartMissing("tenant", issuer=settings.name, detail=detail)
     return value
 
 
 def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
     """The scopes in the first scope claim: words separated by spaces, or an array of words."""
-    value = next((payload[name] for name in settings.scope_claims if name in payload), "")
+    name = next((name for name in settings.scope_claims if name in payload), None)
+    value = "" if name is None else payload[name]
     words = value.split(" ") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise _refusal(AuthReason.CLAIM, settings)
+        raise _refusal(AuthReason.CLAIM, settings, f"{_told(name or '')} is neither a text nor a list of texts")
     return frozenset(word for word in words if word)
 
 
+_UNTOLD: Final = re.compile(r"[^A-Za-z0-9 ._~:/?#@!$&'()*+;%|^\[\]{}-]").sub
 _MAX_TIME: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_TOKEN_CLAIMS: Final = ("nonce", "at_hash", "c_hash")

@@ -188,7 +188,7 @@ class TokenVerifier:
             return read_claims(token.claims, settings, audience=audience, now=now, bound=self._bound)
         except ContextPartMissing as missing:
             log.warning("Refused a token: it has no usable claim for %s", missing.setting)
-            raise Unauthenticated(AuthReason.CLAIM, issuer=settings.name) from None
+            raise Unauthenticated(AuthReason.CLAIM, issuer=settings.name, detail=missing.detail) from None
 
 
 def check_signature(

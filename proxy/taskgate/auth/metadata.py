@@ -86,13 +86,15 @@ def resource_document(
     return json.dumps({**fields, **extra}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def challenge(metadata_url: str | None, *, token_sent: bool, scopes: Iterable[str] = ()) -> str:
-    """`WWW-Authenticate` of a 401; it names an error only if a token was sent, without the reason.
+def challenge(
+    metadata_url: str | None, *, token_sent: bool, scopes: Iterable[str] = (), detail: str | None = None
+) -> str:
+    """`WWW-Authenticate` of a 401; it names an error only if a token was sent, with `detail` about it.
 
     `metadata_url` is None if no document is served. Raises ValueError for an invalid scope, and for
-    a URL that is not printable ASCII.
+    a URL or a detail that is not printable ASCII.
     """
-    return _challenge("invalid_token" if token_sent else None, metadata_url, scopes)
+    return _challenge("invalid_token" if token_sent else None, metadata_url, scopes, detail)
 
 
 def scope_challenge(metadata_url: str | None, scopes: Iterable[str]) -> str:
@@ -103,8 +105,14 @@ def scope_challenge(metadata_url: str | None, scopes: Iterable[str]) -> str:
     return _challenge("insufficient_scope", metadata_url, scopes)
 
 
-def _challenge(error: str | None, metadata_url: str | None, scopes: Iterable[str]) -> str:
-    parameters = {"error": error, "scope": " ".join(_shown_scopes(scopes)), "resource_metadata": metadata_url}
+def _challenge(error: str | None, metadata_url: str | None, scopes: Iterable[str], detail: str | None = None) -> str:
+    # Hosts search the field for the first of a name: what tokens contain comes last.
+    parameters = {
+        "error": error,
+        "scope": " ".join(_shown_scopes(scopes)),
+        "resource_metadata": metadata_url,
+        "error_description": detail,
+    }
     return f"Bearer {', '.join(f'{name}={_quoted(value)}' for name, value in parameters.items() if value)}".rstrip()
 
 

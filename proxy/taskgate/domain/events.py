@@ -137,9 +137,13 @@ class CallFaulted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """The host cancels the task, or an operator; `by` is `client` or `operator`."""
+    """The host cancels the task, or an operator, with the operator's `reason` if any.
+
+    `by` is `client` or `operator`.
+    """
 
     by: str = "client"
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,10 @@ MAX_CHECKPOINT_ANSWERS: Final = 1024 * 1024
 
 NO_TIME: Final = timedelta()
 
+_CANCELLED: Final = "Cancelled"
+BY_OPERATOR: Final = f"{_CANCELLED} by an operator"
+"""The status message of a task that an operator cancelled, before the reason."""
+
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
 
@@ -104,6 +108,12 @@ _INVISIBLE: Final[frozenset[type[Any]]] = frozenset(
     }
 )
 """Events that hosts cannot see; they do not move `updated_at`."""
+
+
+def cancellation(record: TaskRecord) -> str:
+    """Who cancelled a task and why, as it goes on after "was cancelled"; nothing for a host."""
+    message = record.status_message or ""
+    return message.removeprefix(_CANCELLED) if message.startswith(BY_OPERATOR) else ""
 
 
 def advance(record: TaskRecord, event: TaskEvent, now: datetime, keep: timedelta = NO_TIME) -> TaskRecord:
@@ -243,8 +253,11 @@ def _call_faulted(new: Any, _: TaskRecord, event: CallFaulted) -> None:
         new.idempotency_digest = None
 
 
-def _cancel_requested(new: Any, _: TaskRecord, __: CancelRequested) -> None:
+def _cancel_requested(new: Any, _: TaskRecord, event: CancelRequested) -> None:
     new.status, new.status_message = CANCELLED, "Cancelled on request"
+    if event.by == "operator":
+        # The message is all that is stored of it.
+        new.status_message = BY_OPERATOR if event.reason is None else f"{BY_OPERATOR}: {event.reason}"
 
 
 def _taken_over(new: Any, record: TaskRecord, _: TakenOver) -> None:

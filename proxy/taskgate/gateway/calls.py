@@ -44,6 +44,7 @@ from taskgate.gateway.listeners import InflightCall, ResponseWaiter, Waits
 from taskgate.gateway.lost_calls import LostCalls, coalesce_key
 from taskgate.gateway.promotion import Promotion
 from taskgate.gateway.task_requests import HandleRequests, WaitingHost
+from taskgate.jsontext.display import quoted
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.messages import Params, Response
@@ -232,7 +233,7 @@ class Calls:
     async def _decide_by_catalogue(self, call: Call, request: CallTool) -> PromotionDecision:
         """As `decide`, with the server's catalogue. Reading that may open a session."""
         call.begun = call.begun or self._clock.elapsed()
-        work = self._tasks.decide(call.session, request.tool)
+        work = self._tasks.decide(call.caller, call.session, request.tool)
         with self._tasks.expecting(call.session) if _can_be_task(call, request) else nullcontext():
             if call.cancellable is None:
                 decision = await self.waiter.wait_for_session(call.listener, work)
@@ -240,7 +241,7 @@ class Calls:
                 decision = await work
         if decision.mode is _REQUIRED and _is_refused(call, decision):
             self.count(call, "rejected")
-            raise TaskSupportMismatch("This tool runs only as a task")
+            raise TaskSupportMismatch(f"The tool {quoted(request.tool)} runs only as a task")
         if decision.mode is not _SYNC:
             self._allow_task(call, request, decision)
         return decision

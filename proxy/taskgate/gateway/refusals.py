@@ -21,6 +21,7 @@ from taskgate.errors import (
     StoreUnavailable,
     TaskAlreadyFinished,
     Unauthenticated,
+    UnparsableMessage,
     UpstreamFailed,
 )
 from taskgate.jsontext.large import MessageText
@@ -50,17 +51,20 @@ def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = 
     headers = meaning.headers + _more_headers(error, mount)
     if isinstance(message, Request):
         return HttpReply(status=meaning.status, body=meaning.message(message.id), headers=headers), meaning.code
-    # Without a request the host awaits no JSON-RPC error, so the HTTP status has to say it.
+    # Without a request that was read, the HTTP status has to say it, too.
     status = meaning.status if meaning.status != 200 else _PLAIN_STATUS.get(meaning.code, 400)
+    if message is None and not isinstance(error, UnparsableMessage | MalformedMessage):
+        return HttpReply(status=status, body=meaning.unread_message, headers=headers), meaning.code
+    # What was read has no id, or none that could be read (H-HTTP-7).
     id_ = error.id if isinstance(error, MalformedMessage) else None
-    # A 429 without a request has no body (docs/compatibility.md): its status and headers say it all.
-    return HttpReply(status=status, body=None if status == 429 else meaning.message(id_), headers=headers), meaning.code
+    return HttpReply(status=status, body=meaning.message(id_), headers=headers), meaning.code
 
 
 def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:
     match error:
         case Unauthenticated():
-            return (("WWW-Authenticate", challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes)),)
+            told = challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes, detail=error.detail)
+            return (("WWW-Authenticate", told),)
         case InsufficientScope():
             return (("WWW-Authenticate", scope_challenge(mount.metadata, error.scopes)),)
         case RateLimitExceeded():

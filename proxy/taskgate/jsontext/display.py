@@ -1,8 +1,8 @@
-"""Texts of other parties as people and models may read them: `clean` and `one_line`. Pure.
+"""Texts of other parties as people and models may read them: `clean`, `one_line`, `quoted`. Pure.
 
 Names of tools and messages come from servers and hosts. A control character among them could move
 the cursor, change the title of a window or hide text. An invisible one makes two names look the
-same. Neither function returns one.
+same. No function here returns one.
 """
 
 import re
@@ -27,3 +27,8 @@ def one_line(text: str, most: int = 200) -> str:
     """A text in one line of at most `most` characters, cut with an ellipsis."""
     line = _LINE_BREAKS.sub(" ", clean(text))
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def quoted(name: str) -> str:
+    """A name of another party between quotation marks, for the gateway's own words."""
+    return f'"{one_line(name, 128).replace(chr(34), chr(39))}"'

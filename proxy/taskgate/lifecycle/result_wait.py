@@ -389,7 +389,7 @@ class ResultWaiter:
         watch = TaskWatch(id=record.id, revision=record.revision)
         await self._store.changed(watch, timeout=max(left, timedelta()))
         if good_until is not None and self._clock.wall() >= good_until:
-            raise Unauthenticated(AuthReason.EXPIRED)
+            raise Unauthenticated(AuthReason.EXPIRED, detail="the token expired")
 
 
 async def _is_running(record: TaskRecord) -> bool:

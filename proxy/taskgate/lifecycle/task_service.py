@@ -18,10 +18,12 @@ that (`RequestCoalescer`).
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -47,11 +49,13 @@ from taskgate.errors import (
     TooManyTasks,
     UpstreamFailed,
 )
+from taskgate.jsontext.display import quoted
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Expected, Runner
 from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.host_requests import CallTool, key_digest
+from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.binding import CallSite, OngoingCall, client_features
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange
@@ -69,6 +73,10 @@ ID_BYTES: Final = 24
 
 RERUNS: Final = 1
 """How often a call may be sent again: one that crashes its process must not do so forever."""
+SEEN: Final = 256
+"""The most names of tools that are compared with an unknown one."""
+LONGEST_SEEN: Final = 64
+"""The most characters of each of them."""
 
 
 class EarlierHostConnected(Exception):
@@ -136,7 +144,7 @@ class TaskService:
         self._entropy = entropy
         self._lease = lease
 
-    async def decide(self, place: CallSite, tool: str) -> PromotionDecision:
+    async def decide(self, caller: AuthContext, place: CallSite, tool: str) -> PromotionDecision:
         """Return the decision for a call, with the hints of the server's catalogue.
 
         Waits only if the catalogue was not read yet. If it cannot be read, there are no hints.
@@ -145,13 +153,14 @@ class TaskService:
         """
         has_to_be_listed = place.mount.name in self._live.current.access.only_listed
         try:
-            listed = (await place.upstream.tools()).get(tool)
+            tools = await place.upstream.tools()
         except UpstreamFailed:
             if has_to_be_listed:
                 raise
-            listed = None
+            tools = {}
+        listed = tools.get(tool)
         if listed is None and has_to_be_listed:
-            raise InvalidParams("Unknown tool")
+            raise self._unknown_tool(caller, place, tool, tools)
         return self._live.current.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
     def expecting(self, place: CallSite) -> Expected:
@@ -176,7 +185,7 @@ class TaskService:
         read, and EarlierHostConnected as `earlier`.
         """
         with Expected(self._runner, place):
-            listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
+            listed = place.upstream.listed(intent.tool) or await self._look_up(caller, place, intent.tool)
             decision = self._admit(place, intent, listed)
             record, is_new, key = None, False, intent.idempotency_key
             if key is not None:
@@ -212,7 +221,7 @@ class TaskService:
         # A call with an idempotency key becomes a task before it is sent (`create`), so no earlier
         # use of a key is looked up here.
         with Expected(self._runner, place):
-            listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
+            listed = place.upstream.listed(intent.tool) or await self._look_up(caller, place, intent.tool)
             decision = self._admit(place, intent, listed)
             new = self._new_task(caller, place, intent, decision)
             window = decision.join_retries if intent.idempotency_key is None else None
@@ -268,17 +277,32 @@ class TaskService:
                 return cancelled
             # The record has changed since it was read, so it is read again.
 
-    def _admit(self, place: CallSite, intent: CallTool, listed: ListedTool | None) -> PromotionDecision:
+    async def _look_up(self, caller: AuthContext, place: CallSite, tool: str) -> ListedTool:
+        """Return a tool from the server's catalogue. Raises InvalidParams if it is not there."""
+        tools = await place.upstream.tools()
+        listed = tools.get(tool)
+        if listed is None:
+            raise self._unknown_tool(caller, place, tool, tools)
+        return listed
+
+    def _unknown_tool(
+        self, caller: AuthContext, place: CallSite, tool: str, tools: Mapping[str, ListedTool]
+    ) -> InvalidParams:
+        """Return the error for a tool that the server does not list, with a similar one that the caller may call."""
+        text, access, mount = f"Unknown tool {quoted(tool)}", self._live.current.access, place.mount.name
+        for near in _similar(tool, tools):
+            if access.decide(caller.identity, method=TOOLS_CALL, upstream=mount, tool=near).allowed:
+                return InvalidParams(f"{text}: did you mean {quoted(near)}?")
+        return InvalidParams(f"{text}: tools/list has the tools of this server")
+
+    def _admit(self, place: CallSite, intent: CallTool, listed: ListedTool) -> PromotionDecision:
         """Return the decision for a call that is to be a task; `listed` is its tool in the catalogue.
 
-        Raises InvalidParams for a tool that the server does not list, and TaskSupportMismatch for
-        one that cannot be a task.
+        Raises TaskSupportMismatch for a tool that cannot be a task.
         """
-        if listed is None:
-            raise InvalidParams("Unknown tool")
         decision = self._live.current.policy.decide(place.mount.name, intent.tool, listed.hints)
         if decision.mode is PromotionMode.SYNC:
-            raise TaskSupportMismatch("The tool cannot run as a task")
+            raise TaskSupportMismatch(f"The tool {quoted(intent.tool)} cannot run as a task: call it without")
         return decision
 
     def _new_task(
@@ -482,3 +506,11 @@ def _adjustment(asked: timedelta | None, granted: timedelta) -> str | None:
     if asked == granted:
         return None
     return "clamped_max" if asked > granted else "raised_min"
+
+
+def _similar(name: str, names: Iterable[str]) -> list[str]:
+    """The names most like another, of the first SEEN names that are no longer than LONGEST_SEEN."""
+    if len(name) > LONGEST_SEEN:
+        return []
+    seen = islice((each for each in names if len(each) <= LONGEST_SEEN), SEEN)
+    return get_close_matches(name, seen, n=3)

@@ -21,6 +21,9 @@ from multidict import CIMultiDict
 from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.listener.door import Rejection, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostConnection, HostRequest, HttpResponse
+from taskgate.protocol.faults import error_object, own_data
+from taskgate.protocol.jsonrpc import unread_error_text
+from taskgate.protocol.vocabulary import INVALID_REQUEST, OVER_LIMIT, UNAVAILABLE
 from taskgate.streams.exchange import HttpReply
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
@@ -30,6 +33,8 @@ _ONE_PIECE: Final = 64 * 1024
 _LONG_PIECE: Final = 256 * 1024
 """Characters or bytes that are written at once; the event loop copies what the network does not
 take."""
+_CODES: Final = {429: OVER_LIMIT, 503: UNAVAILABLE}
+"""JSON-RPC codes of rejections by their HTTP status; INVALID_REQUEST for any other."""
 _REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that would end a header field, or that a field must not have."""
@@ -49,7 +54,7 @@ _PREFLIGHT: Final = CIMultiDict(
         "Access-Control-Max-Age": "86400",
     }
 )
-_WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed\n", allow=_METHODS)
+_WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed", allow=_METHODS)
 
 
 @dataclass(slots=True, eq=False)
@@ -227,20 +232,28 @@ def plain_answer(reply: HttpReply) -> Answer:
 
 
 async def refuse(request: HostRequest, refusal: Rejection) -> Answer:
-    """Return an answer with the constant text of a rejection.
+    """Return an answer with the constant text of a rejection: a JSON-RPC error to a POST, else text.
 
-    If the rejection closes the connection, or the body has not all arrived, the answer is also
-    sent, as the last one.
+    Only a POST has a message, whose host shows such an error to its user. If the rejection closes the
+    connection, or the body has not all arrived, the answer is also sent, as the last one.
     """
-    fields = CIMultiDict(_EMPTY)
-    if refusal.text:
-        fields[hdrs.CONTENT_TYPE] = "text/plain; charset=utf-8"
+    fields, body = CIMultiDict(_EMPTY), b""
+    if refusal.text and request.head.method == hdrs.METH_POST:
+        fields, body = CIMultiDict(_JSON), _error_of(refusal)
+    elif refusal.text:
+        fields[hdrs.CONTENT_TYPE], body = "text/plain; charset=utf-8", f"{refusal.text}\n".encode()
     if refusal.allow is not None:
         fields[hdrs.ALLOW] = refusal.allow
-    answer = Answer(refusal.status, fields, refusal.text.encode(), is_rejection=True)
+    answer = Answer(refusal.status, fields, body, is_rejection=True)
     if refusal.close or request.body is None:
         await request.connection.answer_last(request, answer)
     return answer
+
+
+def _error_of(refusal: Rejection) -> bytes:
+    data = None if refusal.reason is None else own_data(refusal.reason)
+    code = _CODES.get(refusal.status, INVALID_REQUEST)
+    return unread_error_text(error_object(code, refusal.text, data)).encode()
 
 
 def public_document(method: str, document: bytes) -> Answer:

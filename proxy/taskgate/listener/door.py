@@ -86,29 +86,27 @@ class Rejection:
     allow: str | None = None
 
 
-BAD_REQUEST: Final = Rejection(status=400, text="Bad request\n", close=True)
-TOO_SLOW: Final = Rejection(status=408, text="Request not received in time\n", close=True)
-HEAD_TOO_LARGE: Final = Rejection(status=431, reason="header_too_large", text="Request head too large\n", close=True)
-BODY_TOO_LARGE: Final = Rejection(status=413, reason="body_too_large", text="Request body too large\n", close=True)
-NOT_IMPLEMENTED: Final = Rejection(status=501, text="Not implemented\n", close=True)
-WRONG_HTTP: Final = Rejection(status=505, text="HTTP version not supported: use HTTP/1.1\n", close=True)
-WRONG_EXPECTATION: Final = Rejection(status=417, text="Unsupported Expect header: only 100-continue is supported\n")
-WRONG_HOST: Final = Rejection(status=421, reason="bad_host", text="Host not allowed: see server.allowed_hosts\n")
-WRONG_ORIGIN: Final = Rejection(
-    status=403, reason="bad_origin", text="Origin not allowed: see server.allowed_origins\n"
-)
-UNKNOWN_PATH: Final = Rejection(status=404, reason="unknown_path", text="No server is mounted at this path\n")
-WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed\n", allow=", ".join(_VERBS))
-WRONG_MEDIA: Final = Rejection(status=415, reason="media_type", text="The body must be application/json in UTF-8\n")
+BAD_REQUEST: Final = Rejection(status=400, text="Bad request", close=True)
+TOO_SLOW: Final = Rejection(status=408, text="Request not received in time", close=True)
+HEAD_TOO_LARGE: Final = Rejection(status=431, reason="header_too_large", text="Request head too large", close=True)
+BODY_TOO_LARGE: Final = Rejection(status=413, reason="body_too_large", text="Request body too large", close=True)
+NOT_IMPLEMENTED: Final = Rejection(status=501, text="Not implemented", close=True)
+WRONG_HTTP: Final = Rejection(status=505, text="HTTP version not supported: use HTTP/1.1", close=True)
+WRONG_EXPECTATION: Final = Rejection(status=417, text="Unsupported Expect header: only 100-continue is supported")
+WRONG_HOST: Final = Rejection(status=421, reason="bad_host", text="Host not allowed: see server.allowed_hosts")
+WRONG_ORIGIN: Final = Rejection(status=403, reason="bad_origin", text="Origin not allowed: see server.allowed_origins")
+UNKNOWN_PATH: Final = Rejection(status=404, reason="unknown_path", text="No server is mounted at this path")
+WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed", allow=", ".join(_VERBS))
+WRONG_MEDIA: Final = Rejection(status=415, reason="media_type", text="The body must be application/json in UTF-8")
 NOT_ACCEPTABLE: Final = Rejection(
     status=406,
     reason="not_acceptable",
-    text="The Accept header must allow application/json or text/event-stream; for GET, text/event-stream\n",
+    text="The Accept header must allow application/json or text/event-stream; for GET, text/event-stream",
 )
-NO_ROOM: Final = Rejection(status=503, reason=events.AUDIT_FULL, text="The audit log has no room for the request\n")
-NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
-NO_MEMORY: Final = Rejection(status=503, reason="overload", text="The gateway is short of memory\n", close=True)
-SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice\n")
+NO_ROOM: Final = Rejection(status=503, reason=events.AUDIT_FULL, text="The audit log has no room for the request")
+NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight", close=True)
+NO_MEMORY: Final = Rejection(status=503, reason="overload", text="The gateway is short of memory", close=True)
+SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice")
 
 
 class RequestRejected(ListenerRefused):

@@ -17,12 +17,13 @@ from typing import Any, Final
 
 from taskgate import errors
 from taskgate.domain.events import CallFaulted
-from taskgate.domain.record import FaultReason, RequestId
+from taskgate.domain.machine import cancellation
+from taskgate.domain.record import FaultReason, RequestId, TaskRecord
 from taskgate.domain.versions import LEGACY, SERVED, Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump, insertion, splice
 from taskgate.jsontext.spans import MAX_MEMBERS, Member, RawJson, first_keys, members
-from taskgate.protocol.jsonrpc import error_text
+from taskgate.protocol.jsonrpc import error_text, unread_error_text
 from taskgate.protocol.meta import member_edits
 from taskgate.protocol.vocabulary import (
     FORBIDDEN,
@@ -65,17 +66,30 @@ class Fault:
     allow: tuple[str, ...] = ()
 
     def message(self, id: RequestId | None) -> str:
-        """The JSON-RPC error response; `id` is None if that of the request is unknown."""
-        return error_text(id, error_object(self.code, self.text, self.data))
+        """The JSON-RPC error response; `id` is None if the message has none, or an unreadable one."""
+        return error_text(id, self._error)
+
+    @property
+    def unread_message(self) -> str:
+        """The JSON-RPC error response to a message that was not read."""
+        return unread_error_text(self._error)
 
     @property
     def tool_result(self) -> RawJson:
         """The same as a result of `tools/call` with isError, in words that a model can act on."""
-        text = f"The tool was not called: {self.text}."
-        if self.retry_after is not None:
-            seconds = ceil(self.retry_after.total_seconds())
-            text += f" Try again in {seconds} second{'' if seconds == 1 else 's'}."
+        text = f"The tool was not called: {self._advice}."
         return dump({"content": [{"type": "text", "text": text}], "isError": True})
+
+    @property
+    def _error(self) -> RawJson:
+        return error_object(self.code, self._advice, self.data)
+
+    @property
+    def _advice(self) -> str:
+        """The text, with when to try again: most hosts show their user nothing else of an error."""
+        if self.retry_after is None:
+            return self.text
+        return f"{self.text}; try again in {ceil(self.retry_after.total_seconds())} s"
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
@@ -92,8 +106,10 @@ def error_object(code: int, text: str, data: dict[str, Any] | None = None) -> Ra
     return dump({"code": code, "message": text} if data is None else {"code": code, "message": text, "data": data})
 
 
-CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
-"""The error in place of the outcome of a cancelled task (AMB-1)."""
+def cancelled_error(record: TaskRecord) -> RawJson:
+    """The error in place of the outcome of a cancelled task (AMB-1)."""
+    return error_object(TASK_CANCELLED, f"Task was cancelled{cancellation(record)}")
+
 
 TASKS_NEEDED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
 """The capabilities that a modern host must declare for every request about tasks."""
@@ -120,7 +136,7 @@ def _fault(error: Exception) -> Fault:
             return _unavailable(INTERNAL_ERROR, str(error), _failure_data(error), error.retry_after)
         case errors.TooManyTasks() | errors.TooManyBytes():
             # When another task ends or is deleted is unknown.
-            data = {**_own_data(error.reason), "limit": error.limit, "scope": error.scope}
+            data = {**own_data(error.reason), "limit": error.limit, "scope": error.scope}
             return _unavailable(OVER_LIMIT, str(error), data, RETRY_AFTER)
         case errors.RateLimited() | errors.Penalized() | errors.QueueFull():
             return _over_rate(error)
@@ -128,17 +144,17 @@ def _fault(error: Exception) -> Fault:
             # Too few scopes: the one refusal inside JSON-RPC with a status of its own in both eras
             # (A-AUTH-7).
             status = 403 if isinstance(error, errors.InsufficientScope) else 200
-            return Fault(status=status, code=FORBIDDEN, text=str(error), data=_own_data(error.reason))
+            return Fault(status=status, code=FORBIDDEN, text=str(error), data=own_data(error.reason))
         case errors.StoreUnavailable():
-            return _unavailable(UNAVAILABLE, "The task store is not available", _own_data(error.reason), RETRY_AFTER)
+            return _unavailable(UNAVAILABLE, "The task store is not available", own_data(error.reason), RETRY_AFTER)
         case errors.Draining() | errors.Overloaded():
-            return _unavailable(UNAVAILABLE, str(error), _own_data(error.reason), error.retry_after)
+            return _unavailable(UNAVAILABLE, str(error), own_data(error.reason), error.retry_after)
         case errors.CutOff():
-            data = {**_own_data(error.reason), "dispatched": True}
+            data = {**own_data(error.reason), "dispatched": True}
             return Fault(status=200, code=INTERNAL_ERROR, text=CUT_OFF, data=data)
         case errors.KeysUnavailable():
             # Not 401: on that hosts discard their tokens.
-            unavailable = _unavailable(UNAVAILABLE, str(error), _own_data(error.reason), RETRY_AFTER)
+            unavailable = _unavailable(UNAVAILABLE, str(error), own_data(error.reason), RETRY_AFTER)
             return replace(unavailable, status=503)
         case errors.UnsupportedVersion():
             data = {"supported": [revision.value for revision in reversed(LEGACY)]}
@@ -150,12 +166,12 @@ def _fault(error: Exception) -> Fault:
             return Fault(status=status, code=code, text=str(error))
         case _:
             # How far the call came is unknown, and "may have run" is the only safe answer.
-            data = {**_own_data("internal"), "dispatched": True}
+            data = {**own_data("internal"), "dispatched": True}
             return Fault(status=200, code=INTERNAL_ERROR, text="Internal error", data=data)
 
 
 def _over_rate(error: errors.RateLimited | errors.Penalized | errors.QueueFull) -> Fault:
-    data = _own_data(error.reason)
+    data = own_data(error.reason)
     if isinstance(error, errors.RateLimited):
         data["policy"] = error.policy
     return _unavailable(OVER_LIMIT, str(error), data, error.retry_after)
@@ -195,14 +211,15 @@ _FIXED_STATUS: Final[Mapping[int, int]] = {
 def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
     if error.reason in _OWN_REASONS:
         # A call with an unknown outcome looks the same, whichever side lost it.
-        return {**_own_data(error.reason), "dispatched": error.dispatched}
+        return {**own_data(error.reason), "dispatched": error.dispatched}
     return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
 
 
 _OWN_REASONS: Final = frozenset({UpstreamReason.CALL_LOST.value, UpstreamReason.INTERNAL.value})
 
 
-def _own_data(reason: str) -> dict[str, Any]:
+def own_data(reason: str) -> dict[str, Any]:
+    """The data of an error of the gateway itself."""
     return {"origin": "gateway", "reason": reason}
 
 
@@ -256,7 +273,7 @@ def call_ended(
     limit.
     """
     code = OVER_LIMIT if reason is FaultReason.QUEUE else INTERNAL_ERROR
-    ended = _unavailable(code, text, {**_own_data(reason.value), "dispatched": dispatched}, retry_after)
+    ended = _unavailable(code, text, {**own_data(reason.value), "dispatched": dispatched}, retry_after)
     return CallFaulted(error=error_object(code, text, ended.data), reason=reason, message=text, unsent=not dispatched)
 
 

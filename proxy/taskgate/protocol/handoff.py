@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from taskgate.domain.listing import ListedTask
+from taskgate.domain.machine import cancellation
 from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams, TaskNotFound
 from taskgate.jsontext.display import one_line
@@ -156,7 +157,7 @@ class HandoffTools:
         """What a model reads of a call that is to be cancelled: that it was, or that it had ended before."""
         tool = _named(record.call.tool)
         if record.status is TaskStatus.CANCELLED:
-            return f"The call of {tool} was cancelled. It has no result."
+            return f"The call of {tool} was cancelled{cancellation(record)}. It has no result."
         return f"The call of {tool} had ended before. The tool {self.wait.name} returns its result."
 
     def calls_text(self, tasks: Sequence[ListedTask], now: datetime, *, is_whole: bool, knows_tasks: bool) -> str:

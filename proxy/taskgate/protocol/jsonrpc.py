@@ -146,6 +146,11 @@ def error_text(id: RequestId | None, error: RawJson) -> str:
     return f'{{"jsonrpc":"2.0",{head}"error":{error}}}'
 
 
+def unread_error_text(error: RawJson) -> str:
+    """An error response to a message that was not read. Its id is null: released hosts show only errors with an id."""
+    return f'{{"jsonrpc":"2.0","id":null,"error":{error}}}'
+
+
 def request_text(id: RequestId, method: str, params: RawJson | None) -> str:
     """A request around the text of its parameters."""
     # The known methods need no escapes.

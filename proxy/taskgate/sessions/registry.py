@@ -139,7 +139,9 @@ class HostSessions:
         idle = [found for each in own if (found := each.idlest()) is not None]
         if not idle:
             self._event_sink.emit(CapRefused("sessions", scope))
-            raise TooManyTasks(limit, "sessions", scope=scope)
+            raise TooManyTasks(
+                limit, "sessions in use", scope=scope, used=limit, advice="end one, or wait until one is idle"
+            )
         host_session = min(idle, key=lambda each: each.last_used)
         self._event_sink.emit(SessionEvicted())
         idle_for = round(self._clock.elapsed() - host_session.last_used, 3)

@@ -23,15 +23,6 @@ FREE_PEER_SIZE: Final = 1024
 """Bytes of a host's declaration that do not count; real hosts declare some hundreds."""
 MOST_UNUSED: Final = 1024
 """The number of keys without an unfinished task that are kept, as they soon have one again."""
-TOO_MANY: Final = {
-    CapScope.CONTEXT: "unfinished tasks",
-    CapScope.SUBJECT: "unfinished tasks of all clients of the user",
-    CapScope.TENANT: "unfinished tasks of the tenant",
-    CapScope.TOOL: "unfinished tasks of the tool, from all callers",
-    CapScope.UPSTREAM: "unfinished tasks of the server, from all callers",
-    CapScope.GLOBAL: "unfinished tasks of all callers",
-}
-"""What a refusal names, by scope."""
 
 
 class CapKeys(NamedTuple):
@@ -80,8 +71,8 @@ class StoreUsage:
                 continue
             ends = by_scope[cap.place]
             # Usually there is room for all of them, expired or not.
-            if ends is not None and len(ends) >= limit and len(ends) - bisect_right(ends, now) >= limit:
-                return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
+            if ends is not None and len(ends) >= limit and (used := len(ends) - bisect_right(ends, now)) >= limit:
+                return TooManyTasks(limit, scope=cap.scope.value, used=used)
         return None
 
     def add_task(self, keys: CapKeys, expires: int) -> None:

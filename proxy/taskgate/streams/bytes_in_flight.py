@@ -15,7 +15,6 @@ from taskgate.errors import TooManyBytes
 
 SMALL: Final = 16 * 1024
 """Bytes up to which a message is not counted; the number of connections limits those."""
-_LIMITED: Final = "Messages in flight"
 SPARES: Final = 8
 """Bodies that may be received beyond the limit, so that the refusal can have the request's id."""
 
@@ -71,11 +70,11 @@ class BytesInFlight:
         """The error for a request of that size; None if it fits, and must be counted at once."""
         bounds = self._bounds()
         if self._exceeds(self.usage(caller), size, bounds.context):
-            return TooManyBytes(bounds.context, _LIMITED, scope="context")
+            return _refused(bounds.context, "context")
         if self._exceeds(self._subjects.get(caller.subject, 0), size, bounds.subject):
-            return TooManyBytes(bounds.subject, _LIMITED, scope="subject")
+            return _refused(bounds.subject, "subject")
         if self._exceeds(self.total, size, bounds.total):
-            return TooManyBytes(bounds.total, _LIMITED, scope="global")
+            return _refused(bounds.total, "global")
         return None
 
     def add(self, caller: AuthContext, size: int) -> None:
@@ -183,3 +182,7 @@ class IncomingBody:
             self._budget.release(self._caller, self._size)
         if self._is_spare:
             self._budget.release_spare()
+
+
+def _refused(limit: int, scope: str) -> TooManyBytes:
+    return TooManyBytes(limit, "Messages in flight", scope=scope, advice="wait until some are answered")

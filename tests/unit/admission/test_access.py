@@ -58,7 +58,7 @@ def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
 def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
     rules: tuple[AccessControl, RecordedEvents], by: str | None
 ) -> None:
-    with pytest.raises(Forbidden, match=r"^Not allowed$"):
+    with pytest.raises(Forbidden, match=r'^The operator.s access rules do not allow tools/call of "build"$'):
         rules[0].check(caller("read"), "reports", "tools/call", "build")
     assert rules[1].all == [AccessRefused("reports", "tools/call", shadow=False, rule=by, tool="build")]
 

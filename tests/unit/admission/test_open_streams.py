@@ -21,7 +21,9 @@ def test_one_more_than_may_be_open_is_refused_and_counted() -> None:
     streams = OpenStreams(live=live(streams=2), event_sink=emitted)
     with streams.acquire_stream(ANN), streams.acquire_stream(ANN):
         with (
-            pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal,
+            pytest.raises(
+                TooManyTasks, match=r"^Too many streams of this caller \(2 of 2\): close one, or wait until one ends$"
+            ) as refusal,
             streams.acquire_stream(ANN),
         ):
             pytest.fail("it is let in")
@@ -70,7 +72,10 @@ def test_streams_of_extensions_are_counted_by_caller_and_mount_and_apart_from_al
     with streams.acquire_stream(ANN), streams.acquire_stream(ANN), streams.acquire_wait(ANN):
         with streams.acquire_extension_stream(ANN, "reports"), streams.acquire_extension_stream(ANN, "reports"):
             with (
-                pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal,
+                pytest.raises(
+                    TooManyTasks,
+                    match=r"^Too many streams of this caller \(2 of 2\): close one, or wait until one ends$",
+                ) as refusal,
                 streams.acquire_extension_stream(ANN, "reports"),
             ):
                 pytest.fail("it is let in")
@@ -119,7 +124,9 @@ def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -
     streams = OpenStreams(live=live(streams=1, waits=2, all_waits=3), event_sink=emitted)
     with streams.acquire_stream(ANN), streams.acquire_wait(ANN), streams.acquire_wait(ANN):
         with (
-            pytest.raises(TooManyTasks, match=r"^Too many waits for task results \(limit 2\)$") as refusal,
+            pytest.raises(
+                TooManyTasks, match=r"^Too many waits for task results of this caller \(2 of 2\): "
+            ) as refusal,
             streams.acquire_wait(ANN),
         ):
             pytest.fail("it is let in")

@@ -1,5 +1,6 @@
 """The claims of a token, by its issuer's rules and the time of day, tell who sent it or why nobody is believed."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from taskgate.auth.claims import (
     read_claims,
 )
 from taskgate.auth.context import CONTEXT_PARTS, Identity
+from taskgate.auth.metadata import challenge
 from taskgate.errors import AuthReason, Unauthenticated
 from unit.auth.tokens import ISSUER, MOUNT, NOW, claims
 
@@ -56,6 +58,31 @@ def missing(
 @pytest.mark.parametrize("subject", [..., *NO_NAMES])
 def test_the_subject_is_a_name(subject: object) -> None:
     assert refused(claims(sub=subject), settings(required_claims=())) == AuthReason.CLAIM
+
+
+@given(st.text() | st.lists(st.text(), max_size=6), st.text())
+def test_what_a_refusal_tells_of_a_claim_is_short_and_neither_ends_nor_begins_a_parameter(
+    audience: object, tenant: str
+) -> None:
+    for rules in (settings(audience=("no audience of theirs",)), settings(audience=(f"no {tenant}", "other"))):
+        with pytest.raises(Unauthenticated) as refusal:
+            read(claims(aud=audience), rules)
+        told = refusal.value.detail
+        assert told is not None
+        assert told.isascii()
+        assert told.isprintable()
+        assert not set('"\\=,<>') & set(told)
+        assert len(told) < 1000
+
+
+def test_a_planted_parameter_is_no_parameter_of_the_challenge() -> None:
+    planted = 'x", resource_metadata="https://evil.example/", scope="admin'
+    with pytest.raises(Unauthenticated) as refusal:
+        read(claims(aud=planted))
+    assert refusal.value.detail is not None
+    header = challenge("https://good.example/", token_sent=True, detail=refusal.value.detail)
+    assert re.findall(r'resource_metadata=(?:"([^"]+)"|([^\s,]+))', header) == [("https://good.example/", "")]
+    assert re.findall("scope=", header) == []
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -48,10 +48,11 @@ def test_a_name_is_its_own_name(scheme: str, host: str, port: str, path: str, mo
 # --- challenges -------------------------------------------------------------------------------------------------------
 
 
-@given(url=printable, token_sent=st.booleans(), scopes=st.sets(scope_names))
-def test_a_challenge_is_read_as_it_was_meant(url: str, token_sent: bool, scopes: set[str]) -> None:
-    found = parameters(challenge(url, token_sent=token_sent, scopes=scopes))
+@given(url=printable, token_sent=st.booleans(), scopes=st.sets(scope_names), detail=st.none() | printable)
+def test_a_challenge_is_read_as_it_was_meant(url: str, token_sent: bool, scopes: set[str], detail: str | None) -> None:
+    found = parameters(challenge(url, token_sent=token_sent, scopes=scopes, detail=detail))
     assert found.pop("resource_metadata") == url
+    assert found.pop("error_description", None) == detail
     assert found.pop("error", None) == ("invalid_token" if token_sent else None)
     assert set(found.pop("scope", "").split()) == scopes - {"offline_access"}
     assert found == {}

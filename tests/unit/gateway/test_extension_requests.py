@@ -198,7 +198,7 @@ async def test_more_requests_that_last_than_there_may_be_are_refused_and_their_w
     held = asyncio.create_task(world.hold(first.do()))
     await eventually(lambda: first.began)
     async with bounded():
-        with pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 1\)$"):
+        with pytest.raises(TooManyTasks, match=r"^Too many streams of this caller \(1 of 1\): "):
             await world.hold(second.do())
     assert not second.began
     other = asyncio.create_task(world.hold(elsewhere.do(), at="orders"))

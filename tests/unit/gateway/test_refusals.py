@@ -28,15 +28,25 @@ NOTE = parse(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', max_dept
 
 
 @pytest.mark.parametrize("reason", AuthReason)
-def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(reason: AuthReason) -> None:
+def test_before_the_signature_is_verified_the_answer_is_the_same_whatever_is_wrong(reason: AuthReason) -> None:
     reply, code = refusal(Unauthenticated(reason, issuer="corp"), TOLD, None)
     error = "" if reason is AuthReason.MISSING else 'error="invalid_token", '
     assert (reply.status, code) == (401, -32600)
     assert json.loads(reply.body or "") == {
         "jsonrpc": "2.0",
+        "id": None,
         "error": {"code": -32600, "message": "Authentication is required"},
     }
     assert reply.headers == (("WWW-Authenticate", f'Bearer {error}scope="a b", resource_metadata="{METADATA}"'),)
+
+
+def test_after_the_signature_a_challenge_says_why_behind_what_hosts_look_for() -> None:
+    refused = Unauthenticated(AuthReason.EXPIRED, issuer="corp", detail="the token expired 10 s ago")
+    reply, code = refusal(refused, TOLD, None)
+    assert (reply.status, code) == (401, -32600)
+    assert json.loads(reply.body or "")["error"]["message"] == "The token is not accepted: the token expired 10 s ago"
+    known = f'Bearer error="invalid_token", scope="a b", resource_metadata="{METADATA}"'
+    assert reply.headers == (("WWW-Authenticate", f'{known}, error_description="the token expired 10 s ago"'),)
 
 
 def test_without_a_document_and_scopes_a_challenge_names_neither() -> None:
@@ -57,7 +67,7 @@ def test_too_few_scopes_are_403_with_all_that_are_needed_and_a_body_with_the_id(
         "id": "q",
         "error": {
             "code": 403,
-            "message": "The token's scopes do not allow this",
+            "message": "This needs a token with the scopes admin read",
             "data": {"origin": "gateway", "reason": "insufficient_scope"},
         },
     }
@@ -90,7 +100,7 @@ WITHOUT_READER: list[tuple[Exception, int]] = [
 def test_without_a_request_the_status_says_it(error: Exception, status: int, message: Message | None) -> None:
     reply, _ = refusal(error, TOLD, message)
     assert reply.status == status
-    assert "id" not in json.loads(reply.body or "")
+    assert json.loads(reply.body or "").get("id", "none") == ("none" if message is NOTE else None)
     assert "planted" not in (reply.body or "")
 
 
@@ -106,11 +116,11 @@ over_limits = pytest.mark.parametrize("error", OVER_LIMITS, ids=lambda error: er
 
 @over_limits
 @pytest.mark.parametrize("message", [NOTE, None], ids=["notification", "unread"])
-def test_a_limit_says_nothing_but_the_status_where_no_request_is(
+def test_a_limit_says_by_the_status_too_what_it_is_where_no_request_is(
     error: errors.DownstreamError, message: Message | None
 ) -> None:
     reply, code = refusal(error, TOLD, message)
-    assert (reply.status, reply.body, code) == (429, None, 429)
+    assert (reply.status, json.loads(reply.body or "")["error"]["code"], code) == (429, 429, 429)
     assert [name for name, _ in reply.headers] == ["Retry-After"]
 
 
@@ -233,7 +243,7 @@ def test_it_may_be_a_result_of_the_tool(error: errors.DownstreamError) -> None:
     assert reply.body is not None
     result = json.loads(reply.body)["result"]
     assert set(result) == {"content", "isError"}
-    assert result["content"][0]["text"].startswith(f"The tool was not called: {error}. Try again in ")
+    assert result["content"][0]["text"].startswith(f"The tool was not called: {error}; try again in ")
     assert (reply.status, reply.headers) == (200, usual.headers)
     check_server_message(reply.body, request_method="tools/call")
 

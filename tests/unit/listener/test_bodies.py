@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import re
 import tracemalloc
@@ -32,7 +33,7 @@ def refused(answer: RawAnswer, status: int) -> bool:
     return (
         answer.status == status
         and answer.headers["connection"] == "close"
-        and re.fullmatch(rb"[A-Z][a-z ]+\n", answer.body) is not None
+        and re.fullmatch("[A-Z][a-z ]+", json.loads(answer.body)["error"]["message"]) is not None
     )
 
 

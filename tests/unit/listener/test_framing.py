@@ -1,11 +1,12 @@
 """What is not one plain HTTP/1.1 request is refused, its connection ends, and nobody behind the door hears of it."""
 
+import json
 from typing import Any
 
 import pytest
 from aiohttp.http import HttpRequestParser
 
-from helpers.host.raw import get, post, request_head
+from helpers.host.raw import RawAnswer, get, post, request_head
 from requirements import covers
 from taskgate.listener import chunks
 from unit.listener.gate import LONG_HEAD, PLANTED, Gate, opened
@@ -13,6 +14,15 @@ from unit.listener.gate import LONG_HEAD, PLANTED, Gate, opened
 TOKEN = f"Authorization: Bearer {PLANTED}\r\n"
 START = "POST /mcp HTTP/1.1\r\nHost: gate.example\r\n" + TOKEN
 JSON = "Content-Type: application/json\r\n"
+
+
+def text_of(answer: RawAnswer) -> str:
+    """What a refusal says: to a POST that was read in a JSON-RPC error, to all else as text."""
+    if answer.headers["content-type"] != "application/json":
+        return answer.body.decode().removesuffix("\n")
+    text: str = json.loads(answer.body)["error"]["message"]
+    return text
+
 
 BAD_REQUESTS = {
     "words that are no request": f"hello {PLANTED}\r\n\r\n",
@@ -59,7 +69,7 @@ BAD_REQUESTS = {
 async def test_what_cannot_be_read_in_one_way_is_a_bad_request(gate: Gate, request_bytes: str | bytes) -> None:
     async with gate.host() as host:
         answer = await host.ask(request_bytes)
-        assert (answer.status, answer.body) == (400, b"Bad request\n")
+        assert (answer.status, text_of(answer)) == (400, "Bad request")
         assert answer.headers["connection"] == "close"
         assert answer.headers["server"] == "taskgate"
         assert await host.at_end()
@@ -69,21 +79,19 @@ async def test_what_cannot_be_read_in_one_way_is_a_bad_request(gate: Gate, reque
 
 
 REFUSED_PROTOCOLS = {
-    "an upgrade to websockets": ("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 501, b"Not implemented\n"),
-    "an upgrade to HTTP/2": ("Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501, b"Not implemented\n"),
-    "an upgrade that the connection does not name": ("Upgrade: h2c\r\n\r\n", 501, b"Not implemented\n"),
-    "zipped chunks": ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, b"Not implemented\n"),
-    "chunks of a kind": ("Transfer-Encoding: xchunked, chunked\r\n\r\n0\r\n\r\n", 501, b"Not implemented\n"),
+    "an upgrade to websockets": ("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 501, "Not implemented"),
+    "an upgrade to HTTP/2": ("Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501, "Not implemented"),
+    "an upgrade that the connection does not name": ("Upgrade: h2c\r\n\r\n", 501, "Not implemented"),
+    "zipped chunks": ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, "Not implemented"),
+    "chunks of a kind": ("Transfer-Encoding: xchunked, chunked\r\n\r\n0\r\n\r\n", 501, "Not implemented"),
 }
 
 
 @pytest.mark.parametrize(("rest", "status", "text"), REFUSED_PROTOCOLS.values(), ids=REFUSED_PROTOCOLS)
-async def test_what_would_change_the_protocol_is_not_implemented(
-    gate: Gate, rest: str, status: int, text: bytes
-) -> None:
+async def test_what_would_change_the_protocol_is_not_implemented(gate: Gate, rest: str, status: int, text: str) -> None:
     async with gate.host() as host:
         answer = await host.ask(START + JSON + rest)
-        assert (answer.status, answer.body, answer.headers["connection"]) == (status, text, "close")
+        assert (answer.status, text_of(answer), answer.headers["connection"]) == (status, text, "close")
         assert await host.at_end()
     assert gate.engine.seen == []
     assert gate.emitted.answered() == [("mcp", "POST", status)]

@@ -9,14 +9,14 @@ from helpers.host.raw import get, post, request_head
 from taskgate.streams.exchange import Admission, HttpMethod
 from unit.listener.gate import LONG_BODY, PLANTED, Gate, opened
 
-NO_HOST = b"Host not allowed: see server.allowed_hosts\n"
-NO_ORIGIN = b"Origin not allowed: see server.allowed_origins\n"
-NO_PATH = b"No server is mounted at this path\n"
-NO_MEDIA = b"The body must be application/json in UTF-8\n"
-NO_ACCEPT = b"The Accept header must allow application/json or text/event-stream; for GET, text/event-stream\n"
-NO_EXPECTATION = b"Unsupported Expect header: only 100-continue is supported\n"
+NO_HOST = "Host not allowed: see server.allowed_hosts"
+NO_ORIGIN = "Origin not allowed: see server.allowed_origins"
+NO_PATH = "No server is mounted at this path"
+NO_MEDIA = "The body must be application/json in UTF-8"
+NO_ACCEPT = "The Accept header must allow application/json or text/event-stream; for GET, text/event-stream"
+NO_EXPECTATION = "Unsupported Expect header: only 100-continue is supported"
 
-REFUSALS: dict[str, tuple[bytes, int, str | None, bytes]] = {
+REFUSALS: dict[str, tuple[bytes, int, str | None, str]] = {
     "another Host": (post(host="evil.example"), 421, "bad_host", NO_HOST),
     "the Host with another port": (post(host="gate.example:81"), 421, "bad_host", NO_HOST),
     "a Host with a user": (post(host="user@gate.example"), 421, "bad_host", NO_HOST),
@@ -54,27 +54,36 @@ REFUSALS: dict[str, tuple[bytes, int, str | None, bytes]] = {
         post(Mcp_Session_Id=f"{PLANTED}\r\nMCP-Session-Id: other"),
         400,
         "header_mismatch",
-        b"A header was sent twice\n",
+        "A header was sent twice",
     ),
     "two versions": (
         post(MCP_Protocol_Version="2025-11-25\r\nMcp-Protocol-Version: 2025-11-25"),
         400,
         "header_mismatch",
-        b"A header was sent twice\n",
+        "A header was sent twice",
     ),
     "an expectation": (post(Expect="miracles"), 417, None, NO_EXPECTATION),
 }
 
 
+def refused_body(request: bytes, status: int, reason: str | None, text: str) -> bytes:
+    """What a refusal says: a JSON-RPC error to a POST, a text to all else."""
+    if not request.startswith(b"POST"):
+        return f"{text}\n".encode()
+    data = {} if reason is None else {"data": {"origin": "gateway", "reason": reason}}
+    code = status if status in (429, 503) else -32600
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text, **data}}
+    return json.dumps(error, separators=(",", ":")).encode()
+
+
 @pytest.mark.parametrize(("request_bytes", "status", "reason", "text"), REFUSALS.values(), ids=REFUSALS)
 async def test_a_refusal_is_fixed_and_leaves_the_connection_usable(
-    gate: Gate, request_bytes: bytes, status: int, reason: str | None, text: bytes
+    gate: Gate, request_bytes: bytes, status: int, reason: str | None, text: str
 ) -> None:
     async with gate.host() as host:
         answer = await host.ask(request_bytes)
-        assert (answer.status, answer.body) == (status, text)
-        usual = {"date", "server", "content-length"} | ({"content-type"} if text else set())
-        assert set(answer.headers) == usual
+        assert (answer.status, answer.body) == (status, refused_body(request_bytes, status, reason, text))
+        assert set(answer.headers) == {"date", "server", "content-length", "content-type"}
         assert gate.engine.seen == []
         assert (await host.ask(post())).status == 200
     assert gate.emitted.refused() == ([reason] if reason else [])

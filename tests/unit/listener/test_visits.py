@@ -1,6 +1,7 @@
 """The account of a request: opened first, closed last, and once, whatever becomes of the request."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -275,7 +276,10 @@ async def test_whoever_cannot_be_recorded_is_not_let_in_where_the_operator_wants
     audit_capacity = Trail(is_full=True)
     async with opened(audit_capacity=audit_capacity) as gate, gate.host() as host:
         answer = await host.ask(post())
-        assert (answer.status, answer.body) == (503, b"The audit log has no room for the request\n")
+        assert (answer.status, json.loads(answer.body)["id"]) == (503, None)
+        text = "The audit log has no room for the request"
+        data = {"origin": "gateway", "reason": "audit"}
+        assert json.loads(answer.body)["error"] == {"code": 503, "message": text, "data": data}
         assert gate.engine.seen == []
         assert gate.emitted.all[0] == HttpRefused("audit")
         assert gate.emitted.closing()[0].refusal == "audit"

@@ -10,16 +10,18 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from helpers.published import absent, published
+from helpers.records import after, new_record
 from helpers.schema import check_server_message
 from taskgate import errors
+from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import FaultReason
 from taskgate.domain.versions import Era
 from taskgate.protocol.faults import (
-    CANCELLED,
     CUT_OFF,
     TASKS_NEEDED,
     Fault,
     call_failed,
+    cancelled_error,
     fault,
 )
 
@@ -81,7 +83,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(
             200,
             429,
-            "Too many unfinished tasks (limit 16)",
+            "Too many unfinished tasks of this caller (limit 16): wait until one ends, or cancel one",
             ours("concurrency", limit=16, scope="context", retryAfterMs=2000),
             AGAIN,
         ),
@@ -91,7 +93,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(
             200,
             429,
-            "Too many unfinished tasks (limit 5)",
+            "Too many unfinished tasks of the tenant (limit 5): wait until one ends, or cancel one",
             ours("concurrency", limit=5, scope="tenant", retryAfterMs=2000),
             AGAIN,
         ),
@@ -101,7 +103,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(
             200,
             429,
-            "Stored task results exceed the limit of 1024 bytes",
+            "Stored task results of all callers exceed the limit of 1024 bytes: wait until some expire",
             ours("bytes", limit=1024, scope="global", retryAfterMs=2000),
             AGAIN,
         ),
@@ -111,7 +113,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(
             200,
             429,
-            "Rate limit exceeded",
+            "Rate limit calls exceeded",
             ours("rate", policy="calls", retryAfterMs=1500),
             AGAIN,
         ),
@@ -129,7 +131,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(
             200,
             429,
-            "Messages in flight exceed the limit of 1024 bytes",
+            "Messages in flight of this caller exceed the limit of 1024 bytes: wait until some expire",
             ours("bytes", limit=1024, scope="context", retryAfterMs=2000),
             AGAIN,
         ),
@@ -153,7 +155,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
     "a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
     "A-AUTH-7": (
         errors.InsufficientScope(frozenset({"a"})),
-        Face(403, 403, "The token's scopes do not allow this", ours("insufficient_scope")),
+        Face(403, 403, "This needs a token with the scopes a", ours("insufficient_scope")),
     ),
     "the penalty box": (
         errors.Penalized(timedelta(seconds=3)),
@@ -187,7 +189,11 @@ def test_an_error_has_the_status_code_and_data_of_its_row(error: Exception, face
 @pytest.mark.parametrize("id_", [7, 0, "", 'a"é'])
 def test_an_error_is_told_under_the_id_of_its_request(error: Exception, face: Face, id_: int | str) -> None:
     text = fault(error).message(id_)
-    expected: dict[str, Any] = {"code": face.code, "message": face.text}
+    again = dict(face.headers).get("Retry-After")
+    expected: dict[str, Any] = {
+        "code": face.code,
+        "message": face.text + (f"; try again in {again} s" if again else ""),
+    }
     if face.data is not None:
         expected["data"] = face.data
     assert json.loads(text) == {"jsonrpc": "2.0", "id": id_, "error": expected}
@@ -200,6 +206,12 @@ def test_an_error_to_no_known_request_leaves_the_id_out(error: Exception) -> Non
     text = fault(error).message(None)
     assert "id" not in json.loads(text)
     check_server_message(text, request_method=None)
+
+
+def test_an_error_to_a_message_that_was_not_read_has_a_null_id() -> None:
+    message = json.loads(fault(errors.Penalized(timedelta(seconds=3))).unread_message)
+    assert message["id"] is None
+    assert message["error"] == json.loads(fault(errors.Penalized(timedelta(seconds=3))).message(1))["error"]
 
 
 @pytest.mark.parametrize("reason", errors.UpstreamReason)
@@ -228,14 +240,14 @@ def test_a_server_that_is_left_alone_for_a_while_says_until_when() -> None:
 @pytest.mark.parametrize(
     ("wait", "told"),
     [
-        (timedelta(seconds=2.1), " Try again in 3 seconds."),
-        (timedelta(seconds=0.2), " Try again in 1 second."),
+        (timedelta(seconds=2.1), "; try again in 3 s"),
+        (timedelta(seconds=0.2), "; try again in 1 s"),
         (None, ""),
     ],
 )
 def test_a_refusal_as_a_result_is_one_that_a_model_can_act_on(wait: timedelta | None, told: str) -> None:
     result = Fault(status=200, code=429, text="Rate limit exceeded", retry_after=wait).tool_result
-    said = {"type": "text", "text": f"The tool was not called: Rate limit exceeded.{told}"}
+    said = {"type": "text", "text": f"The tool was not called: Rate limit exceeded{told}."}
     assert json.loads(result) == {"content": [said], "isError": True}
 
 
@@ -397,7 +409,9 @@ def test_a_task_keeps_when_to_come_back_and_whether_its_call_left(dispatched: bo
     wait = timedelta(seconds=7)
     error = errors.UpstreamFailed(errors.UpstreamReason.UNREACHABLE, "Open", dispatched=dispatched, retry_after=wait)
     ended = call_failed(error)
-    assert json.loads(ended.error) == json.loads(fault(error).message(1))["error"]
+    # Whoever reads it later could not act on "try again in 7 s".
+    now = json.loads(fault(error).message(1))["error"]
+    assert json.loads(ended.error) == {**now, "message": "Open"}
     assert json.loads(ended.error)["data"]["retryAfterMs"] == 7000
     assert ended.unsent is not dispatched
 
@@ -408,6 +422,18 @@ def test_a_task_whose_call_may_have_run_before_says_so_though_it_was_not_sent_ag
     assert not ended.unsent
 
 
-def test_a_cancelled_task_has_an_error_outside_the_reserved_codes() -> None:
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (CancelRequested(), "Task was cancelled"),
+        (CancelRequested(by="operator"), "Task was cancelled by an operator"),
+        (
+            CancelRequested(by="operator", reason="the database is down"),
+            "Task was cancelled by an operator: the database is down",
+        ),
+    ],
+)
+def test_a_cancelled_task_has_an_error_outside_the_reserved_codes(event: CancelRequested, told: str) -> None:
     # AMB-1.
-    assert json.loads(CANCELLED) == {"code": -32800, "message": "Task was cancelled"}
+    cancelled = after(new_record(), event)
+    assert json.loads(cancelled_error(cancelled)) == {"code": -32800, "message": told}

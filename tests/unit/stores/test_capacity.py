@@ -36,16 +36,19 @@ def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
 @pytest.mark.parametrize(
     ("scope", "whose"),
     [
-        (CapScope.CONTEXT, ""),
-        (CapScope.TENANT, " of the tenant"),
-        (CapScope.TOOL, " of the tool, from all callers"),
-        (CapScope.UPSTREAM, " of the server, from all callers"),
-        (CapScope.GLOBAL, " of all callers"),
+        (CapScope.CONTEXT, "this caller (1 of 1)"),
+        (CapScope.TENANT, "the tenant (limit 1)"),
+        (CapScope.TOOL, "the tool, from all callers (limit 1)"),
+        (CapScope.UPSTREAM, "the server, from all callers (limit 1)"),
+        (CapScope.GLOBAL, "all callers (limit 1)"),
     ],
 )
 def test_a_refusal_says_whose_tasks_are_too_many(scope: CapScope, whose: str) -> None:
     """Where a model reads the text alone, it is to know whether tasks of its own are in the way."""
-    assert str(StoreUsage().refusal(MINE, at_most(0, scope), 0)) == f"Too many unfinished tasks{whose} (limit 0)"
+    usage = StoreUsage()
+    usage.add_task(MINE, 10)
+    told = f"Too many unfinished tasks of {whose}: wait until one ends, or cancel one"
+    assert str(usage.refusal(MINE, at_most(1, scope), 0)) == told
 
 
 @pytest.mark.parametrize("missing", ["tenant", "tool", "upstream"])

@@ -128,7 +128,9 @@ class HostRetries:
             # The caller cancels the call next. Before that the server learns that its questions
             # have no answer.
             inflight.refuse()
-            raise TooManyTasks(self._held.most, of="calls waiting for input from their host")
+            raise TooManyTasks(
+                self._held.most, of="calls waiting for input", advice="answer the questions of one, or cancel one"
+            )
         self._held.start_wait(held)
         questions = {key: question.question for key, question in inflight.questions.items()}
         state = await self._sealed(call, HeldCallState(held.id, held.round))

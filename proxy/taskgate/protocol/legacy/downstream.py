@@ -258,7 +258,7 @@ class LegacyDownstream:
         """The answer to `tasks/result`: the response that the call would have had without a task.
 
         The record must be terminal, and be loaded with its bodies. An outcome from a modern server
-        is converted to this era. A cancelled task has the error `faults.CANCELLED`.
+        is converted to this era. A cancelled task has the error of `faults.cancelled_error`.
         """
         match record.outcome:
             case Succeeded(result=result):
@@ -267,7 +267,7 @@ class LegacyDownstream:
                 return wrap(error_text(id, "")[:-1], results.convert_large_error(error), "}")
             case Faulted(error=str(error)):
                 return error_text(id, results.convert_error(error, names.TOOLS_CALL))
-        return error_text(id, faults.CANCELLED)
+        return error_text(id, faults.cancelled_error(record))
 
     def text_result(self, id: RequestId, text: str) -> str:
         """The result of a tool that is a text of the gateway for a model."""

@@ -242,7 +242,7 @@ class ModernDownstream:
                 return wrap(error_text(id, "")[:-1], results.convert_large_error(error), "}")
             case Faulted(error=str(error)):
                 return error_text(id, results.convert_error(error))
-        return error_text(id, faults.CANCELLED)
+        return error_text(id, faults.cancelled_error(record))
 
     def task_round(self, id: RequestId, record: TaskRecord, state: str) -> str:
         """The answer that passes the open inputs of a task to a host, which sends its request and `state` again."""

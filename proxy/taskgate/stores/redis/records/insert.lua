@@ -1,5 +1,5 @@
 -- Keep a new task if every cap has room; else all is as it was.
--- Returns 0, also where this was done before, which the mark tells; the id that stands for the name; the number of the first cap without room; -1 where the id is taken;
+-- Returns 0, also where this was done before, which the mark tells; the id that stands for the name; the number of the first cap without room, and what is used of it; -1 where the id is taken;
 -- -2 where it came too late, by the server's time.
 
 local task = KEYS[1]
@@ -25,7 +25,7 @@ for number = 1, caps do
   else
     used = redis.call('ZCOUNT', root .. 'unfinished:' .. share, '(' .. now, '+inf')
   end
-  if used >= tonumber(limit) then return number end
+  if used >= tonumber(limit) then return {number, used} end
   at = at + 3
 end
 

@@ -34,7 +34,6 @@ from taskgate.domain.record import (
 )
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from taskgate.stores.base import ChangeBatch, Scan, SessionRecord, Store, StoreCensus, Watch
-from taskgate.stores.capacity import TOO_MANY
 from taskgate.stores.change_feed import GONE
 from taskgate.stores.codec import (
     as_head,
@@ -254,14 +253,14 @@ class RedisStore:
             if record.idempotency_digest is None:
                 self._withdrawals.add(record.id, mark)
             raise
-        # The id of an earlier record with the key, a negative reason, the number of the cap without
-        # room, or 0 if it is stored.
+        # The id of an earlier record with the key; the number of the cap without room, and what is
+        # used of it; a negative reason. 0 means that it is stored.
         if isinstance(end, bytes):
             return unpack_text(end)
+        if isinstance(end, list):
+            raise _refusal(checked[end[0] - 1], end[1])
         if end < 0:
             raise StoreUnavailable(_REFUSED[end])
-        if end:
-            raise _refusal(checked[end - 1])
         self._heads.add(record.id, head, as_head(record))
         self._add_change(record)
         return record.id
@@ -527,10 +526,10 @@ class RedisStore:
         self._changes.add(record.id, record.revision, owner=rows.owner_name(record.owner), holder=holder)
 
 
-def _refusal(cap: Cap) -> TooManyTasks | TooManyBytes:
+def _refusal(cap: Cap, used: int) -> TooManyTasks | TooManyBytes:
     if cap.bytes:
         return TooManyBytes(cap.limit, scope=cap.scope.value)
-    return TooManyTasks(cap.limit, TOO_MANY[cap.scope], scope=cap.scope.value)
+    return TooManyTasks(cap.limit, scope=cap.scope.value, used=used)
 
 
 _: type[Store] = RedisStore
