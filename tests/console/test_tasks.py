@@ -54,7 +54,8 @@ async def test_an_operator_cancels_a_task_after_a_question(
     gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:
     server.script["report"] = hold = Hold()
-    await (await gateway.greeted()).start("report")
+    host = await gateway.greeted()
+    task = await host.start("report")
     await visitor.sign_in()
     page, row = visitor.page, visitor.row("report")
     await row.get_by_role("button", name=re.compile("^Cancel")).click()
@@ -63,8 +64,10 @@ async def test_an_operator_cancels_a_task_after_a_question(
     await dialog.get_by_role("button", name="Back").click()
     await expect(row).to_contain_text("working")
     await row.get_by_role("button", name=re.compile("^Cancel")).click()
+    await dialog.get_by_label("Reason").fill("the database is down")
     await dialog.get_by_role("button", name="Cancel the task").click()
     await expect(row).to_have_count(0)
+    assert (await host.task(task["taskId"]))["statusMessage"] == "Cancelled by an operator: the database is down"
     await expect(page.locator("#message")).to_have_text(re.compile("^Cancelled: report, t_"))
     await page.get_by_label("Status").select_option("cancelled")
     await expect(row.get_by_role("button")).to_have_text(["report"])

@@ -197,6 +197,31 @@ async def test_a_cancel_reaches_the_server_and_the_host_sees_a_cancelled_task(
     assert (asked["task"]["ref"], asked["data"]) == (reference, {"operator": "ops"})
 
 
+@pytest.mark.parametrize("reason", [None, "the database\n is \u202edown"])
+async def test_the_host_hears_that_an_operator_cancelled_its_task_and_why(
+    gateway: Gateway, host: Host, hold: Hold, tmp_path: Path, reason: str | None
+) -> None:
+    task, reference = await started(gateway, host)
+    await hold.begun.wait()
+    await act(gateway, f"{TASKS}/{reference}/cancel", {} if reason is None else {"reason": reason})
+    told = "by an operator" if reason is None else "by an operator: the database  is \ufffddown"
+    assert (await host.task(task))["statusMessage"] == f"Cancelled {told}"
+    answer = await host.ask("tasks/result", {"taskId": task})
+    assert answer.error == {"code": -32800, "message": f"Task was cancelled {told}"}
+    await told_of(tmp_path, "task.cancel_requested", 1)
+    [asked] = of(lines(tmp_path), "task.cancel_requested")
+    assert asked["data"]["operator"] == "ops"
+    assert ("stated_reason" in asked["data"]) == (reason is not None)
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 201, 1])
+async def test_a_reason_is_a_short_text(gateway: Gateway, host: Host, hold: Hold, reason: object) -> None:
+    task, reference = await started(gateway, host)
+    status, told = await act(gateway, f"{TASKS}/{reference}/cancel", {"reason": reason})
+    assert (status, told["error"]["code"]) == (400, "invalid_body")
+    assert (await host.task(task))["status"] == "working"
+
+
 # --- cancel many
 
 
@@ -215,12 +240,13 @@ async def test_many_tasks_are_counted_first_and_cancelled_by_their_number_and_se
     status, told = await act(gateway, path, {**select, "confirm": 2, "selection": selection})
     assert (status, told["error"]["code"]) == (409, "count_differs")
     assert len(await items(gateway, "?status=working&tool=report")) == 3
-    status, done = await act(gateway, path, {**select, "confirm": 3, "selection": selection})
+    why = {"reason": "the database is down"}
+    status, done = await act(gateway, path, {**select, **why, "confirm": 3, "selection": selection})
     assert (status, done["matched"], done["cancelled"]) == (200, 3, 3)
     assert {item["reference"] for item in await items(gateway, "?status=cancelled")} == made
     await told_of(tmp_path, "admin.request", 3)
     asked = of(lines(tmp_path), "task.cancel_requested")
-    assert [line["data"] for line in asked] == [{"operator": "ops"}] * 3
+    assert [line["data"] for line in asked] == [{"operator": "ops", "stated_reason": "the database is down"}] * 3
     assert [line["data"] for line in of(lines(tmp_path), "admin.request")] == [
         {"operator": "ops", "dry_run": True, "matched": 3, "cancelled": 0},
         {"operator": "ops", "dry_run": False, "matched": 3},
@@ -249,6 +275,12 @@ async def test_an_age_of_0_selects_tasks_to_cancel(
     await started(gateway, host)
     status, counted = await act(gateway, f"{TASKS}/cancel", {age: 0, "dry_run": True})
     assert (status, counted["matched"]) == (200, matched)
+
+
+async def test_a_reason_selects_no_task(gateway: Gateway, host: Host, hold: Hold) -> None:
+    await started(gateway, host)
+    status, told = await act(gateway, f"{TASKS}/cancel", {"reason": "all of them", "dry_run": True})
+    assert (status, told["error"]["code"]) == (400, "invalid_body")
 
 
 async def test_many_tasks_are_not_cancelled_without_a_selection_or_a_number(

@@ -297,14 +297,20 @@ def show_task(reference: str, payload: bool, admin: str, token_file: Path | None
     show(_client(admin, token_file), reference, as_json)
 
 
+_reason = click.option("--reason", metavar="TEXT", callback=_read_text, help="Why; the hosts see it.")
+
+
 @tasks.command("cancel")
 @click.argument("references", metavar="REFERENCE...", nargs=-1, required=True, callback=_read_reference)
+@_reason
 @_with_client
-def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | None, as_json: bool) -> None:
-    """Cancel tasks. The hosts see them as cancelled, and the calls end at their servers."""
+def cancel_tasks(
+    references: tuple[str, ...], reason: str | None, admin: str, token_file: Path | None, as_json: bool
+) -> None:
+    """Cancel tasks. The hosts see that an operator cancelled them, and the calls end at their servers."""
     from taskgate.cli.remote import tasks as work
 
-    work.cancel_tasks(_client(admin, token_file), references, as_json)
+    work.cancel_tasks(_client(admin, token_file), references, reason, as_json)
 
 
 @tasks.command("cancel-many")
@@ -316,9 +322,12 @@ def cancel_tasks(references: tuple[str, ...], admin: str, token_file: Path | Non
 @click.option("--reference", metavar="PREFIX", callback=_read_text, help="Tasks whose reference begins so, t_….")
 @click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
 @click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
+@_reason
 @click.option("--yes", is_flag=True, help="Cancel without a confirmation.")
 @_with_client
-def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any) -> None:
+def cancel_many(
+    reason: str | None, admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any
+) -> None:
     """Cancel all unfinished tasks that match, after a confirmation of their number.
 
     If other tasks match by then, none is cancelled. At least one filter is needed. One command
@@ -331,7 +340,7 @@ def cancel_many(admin: str, token_file: Path | None, yes: bool, as_json: bool, *
     filters["status"] = None if filters["status"] is None else [filters["status"]]
     if all(each is None for each in filters.values()):
         raise click.UsageError("Give at least one filter, such as --upstream NAME.")
-    work.cancel_many(_client(admin, token_file), filters, yes, as_json)
+    work.cancel_many(_client(admin, token_file), filters, reason, yes, as_json)
 
 
 @tasks.command("watch")

@@ -80,7 +80,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
     ),
     "tasks cancel": (
-        "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
+        "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --reason 'the database is down' --token operator.token",
         "taskgate tasks ls --unfinished --tool slow_report | cut -f1 | grep ^t_ | xargs taskgate tasks cancel",
     ),
     "tasks cancel-many": (

@@ -83,7 +83,7 @@ class OperatorsApi:
                 is_allowed=partial(self._is_allowed, route, headers, authorizations),
                 parameters=parameters,
                 query=read_query(route.query, query),
-                body=read_body(route.body, headers.get("Content-Type", ""), body),
+                body=read_body(route.body, headers.get("Content-Type", ""), body, is_needed=route.needs_body),
                 details=details,
                 shown=shown,
             )

@@ -85,7 +85,7 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     if route.body is not None:
-        found["requestBody"] = {"required": True, "content": _json(_reference(route.body))}
+        found["requestBody"] = {"required": route.needs_body, "content": _json(_reference(route.body))}
     return found
 
 

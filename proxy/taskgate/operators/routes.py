@@ -111,6 +111,8 @@ Handler = Callable[[ApiCall], Awaitable[Answer | EventStream]]
 class Route:
     """One operation. `path` is below BASE; `refusals` are its own codes of errors by status.
 
+    A request without a `body` is refused if it `needs_body`.
+
     An operation that is no GET is an action, so it is written to the audit log; a GET is if it
     `is_audited`. Without an `answer` it is an event stream, with these `events` by name.
     """
@@ -124,6 +126,7 @@ class Route:
     handler: Handler
     query: type[Query] = NoQuery
     body: type[Query] | None = None
+    needs_body: bool = True
     status: int = 200
     refusals: dict[int, str] = field(default_factory=dict)
     events: dict[str, type[Answer]] = field(default_factory=dict)
@@ -193,11 +196,13 @@ def read_query(model: type[Query], pairs: Sequence[tuple[str, str]]) -> Query:
         raise _invalid(error, "invalid_query") from None
 
 
-def read_body(model: type[Query] | None, content_type: str, body: bytes) -> Query | None:
+def read_body(model: type[Query] | None, content_type: str, body: bytes, *, is_needed: bool = True) -> Query | None:
     """The body of a request. Raises ApiError: 400, or 415 for one that is no JSON.
 
     No value is converted: a text is no number, and `true` no 1.
     """
+    if model is not None and not body and not is_needed:
+        return model()
     if model is None:
         if body:
             raise ApiError(400, "invalid_body", "the operation takes no body")

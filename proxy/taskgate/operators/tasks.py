@@ -23,6 +23,7 @@ from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import Faulted, FaultReason, TaskId, TaskRecord, TaskStatus, outcome_text
 from taskgate.errors import StoreUnavailable
+from taskgate.jsontext.display import one_line
 from taskgate.jsontext.large import JsonChunks, LargeJson
 from taskgate.jsontext.spans import RawJson, members
 from taskgate.lifecycle.runner import Runner
@@ -51,6 +52,8 @@ from taskgate.telemetry.events import AuditCapacity, TaskCancelRequested
 
 MAX_BULK: Final = 1000
 """The most tasks that one request cancels."""
+MAX_REASON: Final = 200
+"""The most characters of the reason of a cancel."""
 _AT_ONCE: Final = 32
 """Tasks of one request that are cancelled at the same time."""
 _MOST_PARTS: Final = 10
@@ -151,6 +154,18 @@ _CONFIRMED: Final[JsonDict] = {
 """A body that repeats what a dry run answered."""
 
 
+CancelReason = Annotated[
+    Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_REASON)] | None,
+    Field(description="Why, for the host and the audit log."),
+]
+
+
+class TaskCancel(Query):
+    """The body of a cancel."""
+
+    reason: CancelReason = None
+
+
 class BulkCancel(TaskSelection):
     """Which unfinished tasks are to be cancelled. At least one parameter must select them."""
 
@@ -163,6 +178,7 @@ class BulkCancel(TaskSelection):
         }
     )
 
+    reason: CancelReason = None
     dry_run: Annotated[bool, Field(description="true: only count the tasks.")] = False
     confirm: Annotated[
         int | None, Field(ge=0, description="The number of tasks that `dry_run` counted; needed without it."), WHOLE
@@ -392,8 +408,11 @@ class TaskRoutes:
             method="POST",
             path="/tasks/{reference}/cancel",
             summary="Cancel a task",
-            description="The host sees a cancelled task. The replica that runs the call cancels it at the server.",
+            description="The host sees a cancelled task, and that an operator cancelled it, with the `reason`. The "
+            "replica that runs the call cancels it at the server.",
             role=Role.OPERATOR,
+            body=TaskCancel,
+            needs_body=False,
             answer=TaskItem,
             handler=self._cancel,
             refusals={404: _UNKNOWN, 409: "The task has already ended."},
@@ -519,7 +538,7 @@ class TaskRoutes:
     async def _cancel(self, call: ApiCall) -> TaskItem:
         while True:
             record = await self._found(call.parameters["reference"])
-            cancelled = await self.cancel(record, call.operator.name)
+            cancelled = await self.cancel(record, call.operator.name, call.body.reason)
             if cancelled is not None:
                 return self.item(cancelled)
             # The record has changed since it was read.
@@ -543,8 +562,9 @@ class TaskRoutes:
             raise ApiError(409, "selection_differs", "other tasks match now: count them again with dry_run")
         counts = Counter[str]()
         for start in range(0, 0 if body.dry_run else len(records), _AT_ONCE):
-            some = (self._cancel_one(record, call.operator.name) for record in records[start : start + _AT_ONCE])
-            counts.update(await asyncio.gather(*some))
+            some = records[start : start + _AT_ONCE]
+            ends = (self._cancel_one(record, call.operator.name, body.reason) for record in some)
+            counts.update(await asyncio.gather(*ends))
         call.details["cancelled"] = counts["cancelled"]
         return BulkCancelled(
             matched=len(records),
@@ -573,10 +593,10 @@ class TaskRoutes:
             raise ApiError(409, "too_many_tasks", f"more than {MAX_BULK} tasks match, or too many run: select fewer")
         return list(found.values())
 
-    async def _cancel_one(self, record: TaskRecord, operator: str) -> str:
+    async def _cancel_one(self, record: TaskRecord, operator: str, reason: str | None) -> str:
         """Cancel a task that was read, and return what became of it."""
         try:
-            while await self.cancel(record, operator) is None:
+            while await self.cancel(record, operator, reason) is None:
                 again = await self._store.load(record.owner, record.id, now=self._clock.now())
                 if again is None:
                     return "ended"
@@ -587,16 +607,20 @@ class TaskRoutes:
             return "failed"
         return "cancelled"
 
-    async def cancel(self, record: TaskRecord, operator: str | None = None) -> TaskRecord | None:
+    async def cancel(
+        self, record: TaskRecord, operator: str | None = None, reason: str | None = None
+    ) -> TaskRecord | None:
         """Cancel a task that was read, and return its record; None if it has changed meanwhile.
 
-        `operator` is the name of the token, for the audit log.
+        `operator` is the name of the token, for the audit log alone. `reason` is for the host, too.
         The process that runs the call learns of it from the store. Raises ApiError (409) if it had
         ended.
         """
         if record.status.is_terminal:
             raise ApiError(409, "already_ended", "the task has already ended")
-        event, asked = CancelRequested(by="operator"), TaskCancelRequested(record, "propagated", operator)
+        reason = None if reason is None else one_line(reason, MAX_REASON)
+        event = CancelRequested(by="operator", reason=reason)
+        asked = TaskCancelRequested(record, "propagated", operator, reason)
         cancelled = await self._transitions.apply(record, event, self._clock.now(), announce=asked)
         if cancelled is not None:
             await self._runner.stop_run(cancelled.id)

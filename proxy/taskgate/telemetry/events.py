@@ -319,12 +319,14 @@ class TaskPurged:
 class TaskCancelRequested:
     """A host or an operator asked to cancel a task; `outcome` is propagated or already_terminal.
 
-    `operator` is the name of the operator's token; None for a host.
+    `operator` is the name of the operator's token, and `reason` what the operator gave as one; None for
+    a host.
     """
 
     task: TaskRecord
     outcome: str
     operator: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,15 @@ def test_each_task_is_cancelled_and_one_that_is_not_ends_it_with_1() -> None:
     assert (status, json.loads(out)) == (0, [{"reference": REF, "status": "cancelled", "error": None}])
 
 
+def test_the_reason_of_a_cancel_is_sent() -> None:
+    why = {"reason": "the database is down"}
+    options = ("--reason", why["reason"])
+    _, _, _, listener = tasks(lambda _: (200, ITEM | {"status": "cancelled"}), "cancel", REF, *options)
+    assert [json.loads(asked.body) for asked in listener.asked] == [why]
+    _, _, _, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes", *options)
+    assert ["reason" in json.loads(asked.body) for asked in listener.asked] == [False, True]
+
+
 def test_what_was_cancelled_before_the_gateway_was_lost_is_told() -> None:
     def answer(asked: Asked) -> Answered:
         # No answer to the second: its body has no chunks.

@@ -97,19 +97,20 @@ def _print_part(name: str, part: Mapping[str, Any]) -> None:
     click.echo(json_text(part.get("value")))
 
 
-def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool) -> None:
+def cancel_tasks(client: AdminClient, references: tuple[str, ...], reason: str | None, as_json: bool) -> None:
     """Cancel tasks, one after another. Ends with 1 if one of them was not cancelled.
 
     If the gateway is lost, the rest is not asked, and the outcomes so far are printed.
     """
     outcomes: list[dict[str, Any]] = []
     lost: GatewayUnreachable | None = None
+    body = None if reason is None else {"reason": reason}
     for reference in references:
         if lost is not None:
             outcomes.append({"reference": reference, "status": None, "error": NOT_ASKED})
             continue
         try:
-            task = client.ask("POST", f"/tasks/{reference}/cancel")
+            task = client.ask("POST", f"/tasks/{reference}/cancel", body=body)
             outcomes.append({"reference": reference, "status": task.get("status"), "error": None})
         except ApiRefused as refused:
             outcomes.append({"reference": reference, "status": None, "error": str(refused)})
@@ -129,7 +130,7 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], as_json: bool
         sys.exit(FAILED)
 
 
-def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_json: bool) -> None:
+def cancel_many(client: AdminClient, filters: Mapping[str, Any], reason: str | None, yes: bool, as_json: bool) -> None:
     """Cancel all unfinished tasks that match all filters, after a confirmation of their number.
 
     `yes` stands for the confirmation. Ends with 1 if other tasks match by then.
@@ -145,7 +146,7 @@ def cancel_many(client: AdminClient, filters: Mapping[str, Any], yes: bool, as_j
     except (ApiRefused, GatewayUnreachable) as error:
         fail_for_filters(error)
     try:
-        body = {**given, "confirm": matched, "selection": selection}
+        body = {**given, "confirm": matched, "selection": selection, **({} if reason is None else {"reason": reason})}
         outcome = client.ask("POST", "/tasks/cancel", body=body)
     except ApiRefused as error:
         fail_for_filters(error)

@@ -692,9 +692,10 @@ function hidePayload() {
 
 async function cancelTask(task) {
   const text = `${task.tool} at ${task.upstream}, ${task.reference}. The call is cancelled at the server.`;
-  if (!(await confirm("Cancel the task?", text, "Cancel the task"))) return;
+  if (!(await confirm("Cancel the task?", text, "Cancel the task", true))) return;
+  const reason = $("confirm-reason").value.trim();
   try {
-    takeTask(await api("POST", `/tasks/${task.reference}/cancel`));
+    takeTask(await api("POST", `/tasks/${task.reference}/cancel`, reason ? { body: { reason } } : {}));
     say(`Cancelled: ${task.tool}, ${task.reference}.`);
     if (opened === task.reference) await openTask(opened);
   } catch (error) {
@@ -706,7 +707,9 @@ async function cancelTask(task) {
 
 let answer = null;
 
-function confirm(title, text, action) {
+function confirm(title, text, action, asksWhy = false) {
+  $("confirm-reason").value = "";
+  $("confirm-why").hidden = !asksWhy;
   setText($("confirm-title"), title);
   setText($("confirm-text"), text);
   setText($("confirm-yes"), action);

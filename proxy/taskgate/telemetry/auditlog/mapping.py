@@ -256,6 +256,8 @@ def purged(source: events.TaskPurged, request_context: RequestContext | None, no
 def cancel_asked(source: events.TaskCancelRequested, request_context: RequestContext | None, now: int) -> AuditEvents:
     outcome = SUCCESS if source.outcome == "propagated" else FAILURE
     data = None if source.operator is None else {"operator": source.operator}
+    if data is not None and source.reason is not None:
+        data["stated_reason"] = source.reason
     return _task_event("task.cancel_requested", source.task, request_context, now, outcome, source.outcome, data=data)
 
 

@@ -328,6 +328,10 @@ DATA: list[tuple[events.Event, dict[str, Any]]] = [
         {"operator": "ops", "dry_run": False, "matched": 3, "cancelled": 2},
     ),
     (events.TaskCancelRequested(of_task(), "propagated", "ops"), {"operator": "ops"}),
+    (
+        events.TaskCancelRequested(of_task(), "propagated", "ops", "the database is down"),
+        {"operator": "ops", "stated_reason": "the database is down"},
+    ),
     (FIRST_USE, _ISSUER),
     (events.TokenChecked("corp", "expired"), _ISSUER),
     (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),
