@@ -10,7 +10,7 @@ DEMO = $(if $(filter-out 0 1,$(REPLICAS)),demo-replicas,demo)
 DEMO_STAMP = $(if $(or $(wildcard $(STAMP)),$(filter-out 0,$(LOCKED))),$(STAMP),.venv/made-for-$(DEMO))
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff suites differential fuzz mutants check bench instructions dashboards pages cases docs wheel image image-test locks sbom advisories fmt clean
+.PHONY: help setup run system test test-all long soak unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers pictures attacks chaos kills storms handoff mistakes suites differential fuzz mutants check bench instructions dashboards pages cases docs wheel image image-test locks sbom advisories fmt clean
 
 help:
 	@echo 'make setup   .venv with taskgate, and with all packages for the commands below; `make run` installs fewer'
@@ -34,6 +34,7 @@ help:
 	@echo '             CYCLES=20 for fewer, SEED=2 for other instants, LOOP=uvloop for the other event loop'
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
+	@echo 'make mistakes  22 usual mistakes by released hosts; writes what each shows in docs/reference/mistakes.md; a minute'
 	@echo 'make suites  suites of other projects from their released source packages, through taskgate; writes their table in'
 	@echo '             docs/compatibility.md; two minutes'
 	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
@@ -164,6 +165,11 @@ storms: $(STAMP)
 handoff: $(STAMP) environments peers
 	HANDOFF_MATRIX=long $(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/handoff/test_matrix.py tests/handoff/test_released.py
 	$(PY) -m tests.handoff.matrix
+
+# Part of `make test-all`, where the page is compared with what hosts show.
+mistakes: $(STAMP) environments peers
+	MISTAKES=write $(PY) -m pytest -q tests/interop/test_mistakes.py -k each_host
+	$(PY) -m tests.interop.mistakes
 
 # Part of `make test-all`. The table of the suites is in docs/compatibility.md.
 suites: $(STAMP) environments

@@ -32,7 +32,7 @@ WAYS = {
     "jsonrpc": "a limit, `reject_as: jsonrpc`",
     "tool_error": "a limit, `reject_as: tool_error`",
     "http": "a limit, `reject_as: http`",
-    "door": "429 without a body",
+    "door": "429 before the message is read",
     "scopes": "403 for missing scopes",
 }
 
@@ -52,10 +52,10 @@ def expected(kind: Kind, way: str) -> str:
     if kind.name in ("python-1-23", "python"):
         return ENDS
     if kind.name in ("python-2-initialize", "python-2", "fastmcp-4"):
-        return FAILED if way == "door" else DATA
+        return DATA
     if way == "scopes" and kind.name != "sdk":
         return SCOPES
-    return STATUS if way == "door" else STATUS_AND_BODY
+    return STATUS_AND_BODY
 
 
 _HEAD = """## What a host sees of a refusal
@@ -73,8 +73,7 @@ No SDK here retries by itself. The columns:
 - *a limit*: rates, caps, queues, stored bytes, and the penalty for guessed ids, with each
   `limits.reject_as`. A call that requests a task never gets a result. Refusals by
   `authorization.rules`, and of a store that is down, always look like `reject_as: jsonrpc`.
-- *429 without a body*: requests refused before they are read, for example by a rate with
-  `before_auth`, and notifications.
+- *429 before the message is read*: for example by a rate with `before_auth`. The error has a null id.
 - *403 for missing scopes*: `authorization.rules[].require_scopes`, with the scopes in
   `WWW-Authenticate`.
 """

@@ -107,6 +107,9 @@ class Connected:
     async def look(self, task: str) -> Told:
         return await self._host.step(self._on, "look", task)
 
+    async def cancel(self, task: str) -> Told:
+        return await self._host.step(self._on, "cancel", task)
+
     async def outcome(self, task: str) -> Told:
         return await self._host.step(self._on, "outcome", task)
 

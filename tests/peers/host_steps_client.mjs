@@ -34,6 +34,10 @@ async function connect(url, headers) {
       const { status, statusMessage } = await session.task(task).snapshot();
       return { status, message: statusMessage };
     },
+    cancel: async (task) => {
+      await session.task(task).cancel();
+      return { cancelled: true };
+    },
     outcome: async (task) => toldOf(resultFromTaskOutcome(await session.task(task).result())),
     leave: () => client.close(),
     isOfProtocol: (error) => [ProtocolError, JsonRpcResponseError, TaskFailedError].some((kind) => error instanceof kind),

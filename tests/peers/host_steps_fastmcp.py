@@ -37,6 +37,10 @@ class FastMCPHost:
         told = await self._tasks[task].status()
         return {"status": told.status, "message": told.status_message}
 
+    async def cancel(self, task: str) -> Told:
+        await self._tasks[task].cancel()
+        return {"cancelled": True}
+
     async def outcome(self, task: str) -> Told:
         return told_of(await self._tasks[task].result())
 

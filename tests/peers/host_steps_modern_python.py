@@ -31,6 +31,9 @@ class ModernPythonHost:
     async def look(self, task: str) -> Told:
         raise NotImplementedError
 
+    async def cancel(self, task: str) -> Told:
+        raise NotImplementedError
+
     async def outcome(self, task: str) -> Told:
         raise NotImplementedError
 

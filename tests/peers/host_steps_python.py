@@ -30,6 +30,10 @@ class PythonHost:
         told = await self._session.experimental.get_task(task)
         return {"status": told.status, "message": told.statusMessage}
 
+    async def cancel(self, task: str) -> Told:
+        await self._session.experimental.cancel_task(task)
+        return {"cancelled": True}
+
     async def outcome(self, task: str) -> Told:
         return told_of(await self._session.experimental.get_task_result(task, mcp_types.CallToolResult))
 

@@ -21,6 +21,10 @@ async function connect(url, headers) {
       const { status, statusMessage } = await tasks.getTask(task);
       return { status, message: statusMessage };
     },
+    cancel: async (task) => {
+      await tasks.cancelTask(task);
+      return { cancelled: true };
+    },
     outcome: async (task) => toldOf(await tasks.getTaskResult(task, CallToolResultSchema)),
     leave: () => client.close(),
     isOfProtocol: (error) => error instanceof McpError,

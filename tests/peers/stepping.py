@@ -37,6 +37,10 @@ class Host(Protocol):
         """The `status` and the `message` of a task."""
         ...
 
+    async def cancel(self, task: str) -> Told:
+        """A task is cancelled."""
+        ...
+
     async def outcome(self, task: str) -> Told:
         """What a call told that is a task, waited for."""
         ...
