@@ -54,6 +54,10 @@ class RecordingSession:
     def tell(self, notification: Any) -> None:
         self.asked.append(("tell", notification))
 
+    async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
+        self.asked.append(("listen_for", changes))
+        return changes
+
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         self.asked.append(("grants", filters))
         return filters

@@ -207,7 +207,7 @@ class ImmediateReply:
 class SubscriptionGrant(NamedTuple):
     """The first message on a stream of `subscriptions/listen`: the granted resources and tasks.
 
-    `filters` are the granted members of extensions.
+    `filters` are the granted flags: list changes, and members of extensions.
     """
 
     uris: frozenset[str]

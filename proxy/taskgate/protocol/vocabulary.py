@@ -104,6 +104,9 @@ NOTE_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 NOTE_TASKS: Final = "notifications/tasks"
 NOTE_SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
 
+LIST_CHANGES: Final = frozenset({"toolsListChanged", "promptsListChanged", "resourcesListChanged"})
+"""The members of a filter of `subscriptions/listen` that stand for changes of a list."""
+
 RELAYED_NOTICES: Final = frozenset(
     {
         NOTE_TOOLS_CHANGED,

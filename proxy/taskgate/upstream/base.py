@@ -79,6 +79,13 @@ class UpstreamSession(Protocol):
         """
         ...
 
+    async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
+        """Listen for list changes that the server does not declare, and return those that it grants.
+
+        `changes` are of `LIST_CHANGES`. A legacy server is not asked.
+        """
+        ...
+
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         """Return those of `filters` that the server grants now.
 

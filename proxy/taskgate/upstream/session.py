@@ -223,6 +223,9 @@ class ServerSession:
     def listed(self, tool: str) -> ListedTool | None:
         return None if self.era_session is None else self.era_session.listed(tool)
 
+    async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
+        return frozenset() if self.era_session is None else await self.era_session.listen_for(changes)
+
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         return frozenset() if self.era_session is None else self.era_session.grants(filters)
 

@@ -23,6 +23,7 @@ class Listens:
         self.grants_tasks = False
         self._open: list[Turn] = []
         self._ended = asyncio.Event()
+        self._error: dict[str, Any] | None = None
 
     @property
     def filters(self) -> list[dict[str, Any]]:
@@ -46,6 +47,11 @@ class Listens:
         self._ended.set()
         self._ended = asyncio.Event()
 
+    def fail(self) -> None:
+        """End every one with an error."""
+        self._error = {"code": -32603, "message": "torn down"}
+        self.end()
+
     def cut(self) -> None:
         """Close their connections."""
         for turn in self._open:
@@ -63,6 +69,8 @@ class Listens:
             await self._ended.wait()
         finally:
             self._open.remove(turn)
+        if self._error is not None:
+            return await turn.respond({"jsonrpc": "2.0", "id": turn.id, "error": self._error})
         return await turn.respond(turn.answer({"_meta": {SUBSCRIPTION: turn.id}}))
 
 

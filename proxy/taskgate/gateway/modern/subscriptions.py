@@ -241,10 +241,11 @@ class Subscriptions:
             if await self._resources.join(session, uri, caller):
                 stack.callback(self._resources.part, session, uri)
                 agreed.append(uri)
+        changes = await _granted_changes(session, has, wants)
         return Subscription(
-            tools=wants.tools and has("tools", "listChanged"),
-            prompts=wants.prompts and has("prompts", "listChanged"),
-            resources=wants.resources and has("resources", "listChanged"),
+            tools="toolsListChanged" in changes,
+            prompts="promptsListChanged" in changes,
+            resources="resourcesListChanged" in changes,
             resource_uris=tuple(agreed) or None,
             tasks=tasks,
             filters=_granted_filters(session, server, wants),
@@ -279,6 +280,17 @@ class Subscriptions:
         shown = with_grown_ttl(record, self._clock.now())
         stream.send(self._dialect.task_notification(id, shown, self._polls.advise(record)))
         self._retrievals.note(record)
+
+
+async def _granted_changes(
+    session: SharedSession, has: Callable[[str, str], bool], wants: Subscription
+) -> frozenset[str]:
+    """Return the requested list changes that the server declares, or grants when it is asked."""
+    kinds = (("tools", wants.tools), ("prompts", wants.prompts), ("resources", wants.resources))
+    wanted = {f"{name}ListChanged": has(name, "listChanged") for name, is_wanted in kinds if is_wanted}
+    declared = frozenset(flag for flag, is_declared in wanted.items() if is_declared)
+    others = wanted.keys() - declared
+    return declared | await session.upstream.listen_for(frozenset(others)) if others else declared
 
 
 def _granted_filters(session: SharedSession, server: ServerDescription, wants: Subscription) -> tuple[str, ...]:

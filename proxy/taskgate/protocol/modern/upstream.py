@@ -322,7 +322,8 @@ class ModernUpstream:
                 return CallProgress(value, _without_hop_keys(parsed) if "_meta" in parsed.params else parsed)
             case Notification(method=names.NOTE_SUBSCRIBED):
                 uris, tasks = _granted(parsed, "resourceSubscriptions"), _granted(parsed, "taskIds")
-                return SubscriptionGrant(uris, tasks, _granted_filters(parsed, self._extensions.all_filters))
+                flags = names.LIST_CHANGES | self._extensions.all_filters
+                return SubscriptionGrant(uris, tasks, _granted_filters(parsed, flags))
             case Notification(method=names.NOTE_TASKS):
                 task = read_notification(parsed.params)
                 return None if task is None else TaskNotification(task)

@@ -173,6 +173,10 @@ class LegacySession:
         known = self._catalogue.value
         return (self._told.tools if known is None else known).get(tool)
 
+    async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
+        """Return nothing: a legacy server cannot be asked for what it does not declare."""
+        return frozenset()
+
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         """A legacy server has no filters: all that it declares is granted."""
         return filters

@@ -222,6 +222,10 @@ class ModernSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
+    async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
+        await self.open()
+        return await self._listening.add(changes, self._upstream_context.settings.first_byte.total_seconds())
+
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         return filters & self._listening.granted
 

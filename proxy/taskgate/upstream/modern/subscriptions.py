@@ -80,7 +80,7 @@ class SubscriptionStream:
         self.tasks: frozenset[str] = frozenset()
         """The tasks that the server says it reports on the stream."""
         self.filters: frozenset[str] = frozenset()
-        """The extension members that the server grants on it."""
+        """The list changes and extension members that the server grants on it."""
         self.is_heard = False
         """Whether the stream is open now: notifications arrive."""
         # An empty context: the stream serves later callers too.
@@ -184,7 +184,8 @@ class SubscriptionStream:
             case TaskNotification(task):
                 self._news(task)
             case CallResponse(response) if response.id == id:
-                self._was_refused = response.error is not None
+                # An error after the acknowledgement is the loss of an open stream.
+                self._was_refused = response.error is not None and not self.is_heard
                 return True
         return False
 
@@ -215,8 +216,9 @@ class SubscriptionListener:
         self._hear = hear
         self._resumed = resumed
         self._clock = clock
-        # The list changes that are wanted.
+        # The list changes that the server declares, and those that it was asked for all the same.
         self._kinds = ServerSubscription()
+        self._added: frozenset[str] = frozenset()
         self._uris = lasting.uris
         self._streams: set[SubscriptionStream] = set()
         self._newest: SubscriptionStream | None = None
@@ -243,9 +245,25 @@ class SubscriptionListener:
 
     @property
     def granted(self) -> frozenset[str]:
-        """The extension members that the server grants on the open streams."""
+        """The list changes and extension members that the server grants on the open streams."""
         # During a replacement two streams are open, and both deliver.
         return frozenset[str]().union(*(stream.filters for stream in self._streams))
+
+    async def add(self, changes: frozenset[str], within: float) -> frozenset[str]:
+        """Listen for list changes that the server does not declare, and return those that it grants.
+
+        Waits up to `within` seconds until that is known. They stay wanted as long as the session,
+        unless the server refuses the stream because of them.
+        """
+        if not changes <= self._added:
+            self._added |= changes
+            self._change()
+        stream = await self._settled(within)
+        if stream is not None and stream.is_refused:
+            self._added -= changes
+            if any(each.is_heard for each in self._streams):
+                self._change()
+        return frozenset() if stream is None else changes & stream.filters
 
     async def subscribe(self, uri: str, within: float) -> bool:
         """Count a subscription of a resource. False, and not counted, if the server does not report
@@ -258,7 +276,8 @@ class SubscriptionListener:
         self._uris[uri] = self._uris.get(uri, 0) + 1
         if self._uris[uri] == 1:
             self._change()
-        if await self._tells_of(uri, within):
+        stream = await self._settled(within)
+        if stream is not None and stream.tells_of(uri):
             return True
         self.unsubscribe(uri)
         return False
@@ -283,8 +302,8 @@ class SubscriptionListener:
         policy, era = self._upstream_context.settings.extensions, era_of(self._host.revision)
         return tuple(sorted(policy.filters(said, era, Era.MODERN)))
 
-    async def _tells_of(self, uri: str, within: float) -> bool:
-        """Whether the newest stream reports the resource, once that is known."""
+    async def _settled(self, within: float) -> SubscriptionStream | None:
+        """Return the newest stream, once it is known what the server grants on it; None without one."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within
         stream = None
@@ -292,11 +311,18 @@ class SubscriptionListener:
         while self._newest is not None and stream is not self._newest:
             stream = self._newest
             await stream.known(until - loop.time())
-        return stream is not None and stream.tells_of(uri)
+        return stream
 
     def _change(self) -> None:
         """Open a stream for what is wanted now."""
-        wants = replace(self._kinds, uris=tuple(self._uris))
+        kinds, added = self._kinds, self._added
+        wants = replace(
+            kinds,
+            tools=kinds.tools or "toolsListChanged" in added,
+            prompts=kinds.prompts or "promptsListChanged" in added,
+            resources=kinds.resources or "resourcesListChanged" in added,
+            uris=tuple(self._uris),
+        )
         self._newest = None
         if not wants.is_empty and not self._closed:
             stream = SubscriptionStream(

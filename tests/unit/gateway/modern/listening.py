@@ -111,7 +111,7 @@ class Listener(Asked):
 class Counterpart:
     """A server that agrees to every subscription but of what is in `refused`; `gate` closed, it does not answer.
 
-    Of what extensions have to tell, it grants what is in `granted`.
+    Of list changes that it does not declare, and of what extensions have to tell, it grants what is in `granted`.
     """
 
     def __init__(self) -> None:
@@ -119,6 +119,7 @@ class Counterpart:
         self.era = Era.MODERN
         self.granted: frozenset[str] = frozenset()
         self.filters: list[frozenset[str]] = []
+        self.changes: list[frozenset[str]] = []
         self.refused: set[str] = set()
         self.asked: list[tuple[str, str]] = []
         self.spoke_for: list[Any] = []
@@ -136,6 +137,11 @@ class Counterpart:
             raise self.failure
         peer = new_peer(capabilities=self.capabilities)
         return ServerDescription(peer=peer, capabilities=json.dumps(self.capabilities), instructions=None)
+
+    async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
+        self.changes.append(changes)
+        await self.gate.wait()
+        return self.granted & changes
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         self.filters.append(filters)

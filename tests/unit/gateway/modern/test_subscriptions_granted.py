@@ -21,6 +21,7 @@ from taskgate.errors import (
     Penalized,
 )
 from taskgate.gateway.modern.subscriptions import MAX_TASKS
+from taskgate.protocol.vocabulary import LIST_CHANGES
 from taskgate.stores.open import open_store
 from unit.gateway.modern.listening import DONE, EVERYTHING, ID, World, only_json, told_all
 
@@ -64,13 +65,22 @@ async def test_the_subscription_is_named_in_the_type_of_the_request_id(world: Wo
         ({"tools": True, "resources": {"listChanged": True, "subscribe": "yes"}}, ["resourcesListChanged"]),
     ],
 )
-async def test_of_the_server_only_that_is_granted_which_it_declares(
+async def test_of_the_server_that_is_granted_which_it_declares_and_it_is_asked_for_other_list_changes(
     world: World, declared: dict[str, Any], granted: list[str]
 ) -> None:
     world.server.capabilities = declared
     (first,) = await world.listen(tools=True, prompts=True, resources=True, resource_uris=("a://1",)).hears(1)
     told = first["params"]["notifications"]
     assert sorted(name for name, value in told.items() if value) == granted
+    others = LIST_CHANGES.difference(granted)
+    assert world.server.changes == ([others] if others else [])
+
+
+async def test_list_changes_that_a_server_grants_without_declaring_them_are_granted(world: World) -> None:
+    world.server.capabilities, world.server.granted = {}, frozenset({"toolsListChanged"})
+    (first,) = await world.listen(tools=True, resources=True).hears(1)
+    assert first["params"]["notifications"] == {"toolsListChanged": True}
+    assert world.server.changes == [{"toolsListChanged", "resourcesListChanged"}]
 
 
 async def test_a_server_is_not_met_for_who_wants_to_hear_of_tasks_alone(world: World) -> None:

@@ -2,11 +2,15 @@
 
 import asyncio
 
-from helpers.server import Hold, ScriptedServer, note
+from aiohttp import web
+
+from helpers.server import Hold, ScriptedServer, Turn, error, note
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ALL_KINDS, CHANGED, LISTEN, subscribe, updated
+
+UNDECLARED = frozenset({"promptsListChanged"})
 
 
 @covers("M-SUB-2")
@@ -82,3 +86,51 @@ async def test_there_is_one_stream_after_many_changes(server: ScriptedServer, gu
         await subscribe(guest, f"a:{turn}")
     await eventually(lambda: len(server.listens.filters) == 1)
     assert guest.heard.streams.count("listen opened") - guest.heard.streams.count("listen ended") == 1
+
+
+async def test_a_server_is_asked_once_for_list_changes_that_it_does_not_declare(
+    server: ScriptedServer, guest: Guest
+) -> None:
+    server.capabilities = {"tools": {"listChanged": True}}
+    await guest.session.open()
+    assert await guest.session.listen_for(UNDECLARED) == UNDECLARED
+    assert await guest.session.listen_for(UNDECLARED) == UNDECLARED
+    await eventually(lambda: server.listens.filters == [{"toolsListChanged": True, "promptsListChanged": True}])
+    assert len(server.heard(LISTEN)) == 2
+    await server.push(note("notifications/prompts/list_changed"))
+    await eventually(lambda: guest.heard.of_session.notifications)
+
+
+async def test_list_changes_that_the_server_leaves_out_are_not_granted(server: ScriptedServer, guest: Guest) -> None:
+    async def leaves_out(turn: Turn) -> web.StreamResponse:
+        for name in UNDECLARED:
+            turn.message["params"]["notifications"].pop(name, None)
+        return await server.listens.serve(turn)
+
+    server.methods[LISTEN] = leaves_out
+    assert await guest.session.listen_for(UNDECLARED | {"toolsListChanged"}) == {"toolsListChanged"}
+
+
+async def test_a_server_that_refuses_other_list_changes_goes_on_with_those_that_it_declares(
+    server: ScriptedServer, guest: Guest
+) -> None:
+    server.capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+
+    async def is_strict(turn: Turn) -> web.StreamResponse:
+        if UNDECLARED & turn.message["params"]["notifications"].keys():
+            return await error(-32602, "no such filter", status=400)(turn)
+        return await server.listens.serve(turn)
+
+    server.methods[LISTEN] = is_strict
+    assert await guest.session.listen_for(UNDECLARED) == frozenset()
+    await subscribe(guest, "a:b")
+    await eventually(lambda: server.listens.filters == [{"toolsListChanged": True, "resourceSubscriptions": ["a:b"]}])
+    await server.push(CHANGED)
+    await eventually(lambda: guest.heard.of_session.notifications)
+
+
+async def test_a_server_without_such_streams_grants_no_list_changes(server: ScriptedServer, guest: Guest) -> None:
+    server.capabilities = {"tools": {}}
+    server.methods[LISTEN] = error(-32601, "no such method", status=404)
+    assert await guest.session.listen_for(UNDECLARED) == frozenset()
+    assert len(server.heard(LISTEN)) == 1

@@ -19,15 +19,17 @@ from unit.upstream.modern.conftest import NewGuest
 
 
 @covers("M-SUB-2")
-@pytest.mark.parametrize("way", ["its end", "a break", "a moment's refusal", "a reset"])
+@pytest.mark.parametrize("way", ["its end", "its error", "a break", "a moment's refusal", "a reset"])
 async def test_a_stream_that_ends_is_asked_for_again(server: ScriptedServer, guest: Guest, way: str) -> None:
     server.capabilities = ALL_KINDS
-    if way in ("its end", "a break"):
+    if way in ("its end", "its error", "a break"):
         await guest.session.open()
         assert len(server.listens.filters) == 1
         await guest.session.tools()
         if way == "its end":
             server.listens.end()
+        elif way == "its error":
+            server.listens.fail()
         else:
             server.listens.cut()
     else:
