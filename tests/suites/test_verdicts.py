@@ -7,8 +7,15 @@ from suites.verdicts import SUITES, Suite, disagreements, parsed, section
 
 CHECKOUT = PAGE.parents[1]
 LINK = "(docs/rulings.md)"
-VERDICTS = {"first": "passes", "second": f"differs: it is older {LINK}", "third": f"fails: it is late {LINK}"}
-AS_EXPECTED = {"first": None, "second": "old", "third": "late"}
+VERDICTS = {
+    "first": "passes",
+    "second": f"differs: it is older {LINK}",
+    "third": f"fails: it is late {LINK}",
+    "fourth": f"gains: it is bridged {LINK}",
+    "fifth": f"neither: it is missing {LINK}",
+}
+AS_EXPECTED = {"first": None, "second": "old", "third": "late", "fourth": None, "fifth": "no"}
+DIRECTLY = {"first": None, "second": None, "third": None, "fourth": "no era", "fifth": "no"}
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.environment)
@@ -46,6 +53,7 @@ def test_a_line_without_a_verdict_and_its_reason_is_refused(line: str) -> None:
 
 def test_outcomes_as_the_verdicts_say_are_no_disagreement() -> None:
     assert disagreements(VERDICTS, AS_EXPECTED) == []
+    assert disagreements(VERDICTS, DIRECTLY, directly=True) == []
 
 
 @pytest.mark.parametrize(
@@ -54,13 +62,30 @@ def test_outcomes_as_the_verdicts_say_are_no_disagreement() -> None:
         ("first", "too early", "first: passed before: too early"),
         ("second", None, f"second: passes now: its verdict was “differs: it is older {LINK}”"),
         ("third", None, f"third: passes now: its verdict was “fails: it is late {LINK}”"),
-        ("fourth", None, "fourth: has no line: passes"),
-        ("fourth", "no", "fourth: has no line: no"),
+        ("fourth", "no era", "fourth: passed before: no era"),
+        ("fifth", None, f"fifth: passes now: its verdict was “neither: it is missing {LINK}”"),
+        ("sixth", None, "sixth: has no line: passes"),
+        ("sixth", "no", "sixth: has no line: no"),
     ],
 )
 def test_a_row_with_another_outcome_is_named(row: str, problem: str | None, named: str) -> None:
     assert disagreements(VERDICTS, {**AS_EXPECTED, row: problem}) == [named]
 
 
+@pytest.mark.parametrize(
+    ("row", "problem", "named"),
+    [
+        ("second", "old", "second: passed before: old"),
+        ("fourth", None, f"fourth: passes now: its verdict was “gains: it is bridged {LINK}”"),
+        ("fifth", None, f"fifth: passes now: its verdict was “neither: it is missing {LINK}”"),
+    ],
+)
+def test_a_row_with_another_outcome_without_taskgate_is_named(row: str, problem: str | None, named: str) -> None:
+    assert disagreements(VERDICTS, {**DIRECTLY, row: problem}, directly=True) == [named]
+
+
 def test_a_line_of_a_row_that_is_gone_is_named() -> None:
-    assert disagreements({**VERDICTS, "old": "passes"}, AS_EXPECTED) == ["old: is no row any more: remove its line"]
+    verdicts = {**VERDICTS, "old": f"neither: it is missing {LINK}"}
+    assert disagreements(verdicts, AS_EXPECTED) == ["old: is no row any more: remove its line"]
+    assert disagreements(verdicts, DIRECTLY, directly=True) == []
+    assert disagreements(VERDICTS | {"old": "passes"}, DIRECTLY, directly=True) == ["old: passed before: no outcome"]

@@ -5,10 +5,13 @@ A file has a heading for each part of its suite, and a line for each row: the ro
     passes
     differs: REASON (LINK)    the outcome is another one on purpose; the link explains why
     fails: REASON (LINK)      the outcome is wrong; the link names what is to change
+    gains: REASON (LINK)      it fails without taskgate; the link explains why not with it
+    neither: REASON (LINK)    it fails without taskgate too; the link explains why
 
 `python -m tests.interop.matrix` writes the table into `docs/compatibility.md`.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +19,9 @@ from pathlib import Path
 
 from example.environments import SOURCES
 
-PASSES = "passes"
+PASSES, GAINS, NEITHER = "passes", "gains", "neither"
 KINDS = ("differs", "fails")
-VERDICT = re.compile(r"passes|(?:differs|fails): \S.*\S \((?:https://\S+|docs/\S+)\)")
+VERDICT = re.compile(r"passes|(?:differs|fails|gains|neither): \S.*\S \((?:https://\S+|docs/\S+)\)")
 Rows = Mapping[str, str]
 Outcomes = Mapping[str, str | None]
 """What was wrong with each row, or None for a row that passes."""
@@ -26,7 +29,7 @@ Outcomes = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite: its environment, its name for readers, and the file of its verdicts."""
+    """A suite: its environment or package, its name for readers, and the file of its verdicts."""
 
     environment: str
     title: str
@@ -35,7 +38,13 @@ class Suite:
     @property
     def release(self) -> str:
         """The package and its version."""
-        return SOURCES[self.environment].requirement.replace("==", " ")
+        if self.environment in SOURCES:
+            return SOURCES[self.environment].requirement.replace("==", " ")
+        version = json.loads(PACKAGES.read_text(encoding="utf-8"))["dependencies"][self.environment]
+        name, _, version = (version if version.startswith("npm:") else f"npm:{self.environment}@{version}").rpartition(
+            "@"
+        )
+        return f"{name.removeprefix('npm:')} {version}"
 
     def verdicts(self) -> dict[str, dict[str, str]]:
         """The verdict of each row, by part of the suite. Raises ValueError for a line that is none."""
@@ -43,9 +52,12 @@ class Suite:
 
 
 HOME = Path(__file__).parent
+PACKAGES = HOME.parent / "peers" / "package.json"
 INTERACTION = Suite("suite-mcp-2.3.0", "interaction suite of the Python SDK", HOME / "interaction.txt")
 REQUESTS = Suite("suite-gunicorn-27.0.1", "requests of gunicorn's parser", HOME / "gunicorn_requests.txt")
-SUITES = (INTERACTION, REQUESTS)
+CONFORMANCE = Suite("@modelcontextprotocol/conformance", "conformance suite", HOME / "conformance.txt")
+NEXT_CONFORMANCE = Suite("conformance-next", "next conformance suite", HOME / "next_conformance.txt")
+SUITES = (INTERACTION, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
 
 
 def parsed(text: str) -> dict[str, dict[str, str]]:
@@ -63,18 +75,31 @@ def parsed(text: str) -> dict[str, dict[str, str]]:
     return parts
 
 
-def disagreements(verdicts: Rows, outcomes: Outcomes) -> list[str]:
-    """The rows whose outcome is another than their verdict, each with what is to be done about its line."""
-    found = [f"{row}: is no row any more: remove its line" for row in verdicts if row not in outcomes]
+def disagreements(verdicts: Rows, outcomes: Outcomes, *, directly: bool = False) -> list[str]:
+    """The rows whose outcome is another than their verdict, each with what is to be done about its line.
+
+    `directly` is whether the outcomes are those without taskgate. A row that is missing there has failed.
+    """
+    missing = [row for row in verdicts if row not in outcomes]
+    if directly:
+        found, outcomes = [], {**outcomes, **dict.fromkeys(missing, "no outcome")}
+    else:
+        found = [f"{row}: is no row any more: remove its line" for row in missing]
     for row, problem in outcomes.items():
         verdict = verdicts.get(row)
         if verdict is None:
             found.append(f"{row}: has no line: {problem or PASSES}")
-        elif problem is None and verdict != PASSES:
+        elif problem is None and not _passes(verdict, directly=directly):
             found.append(f"{row}: passes now: its verdict was “{verdict}”")
-        elif problem is not None and verdict == PASSES:
+        elif problem is not None and _passes(verdict, directly=directly):
             found.append(f"{row}: passed before: {problem}")
     return found
+
+
+def _passes(verdict: str, *, directly: bool) -> bool:
+    """Whether a row with this verdict passes, without taskgate or through it."""
+    kind = verdict.partition(":")[0]
+    return kind not in (GAINS, NEITHER) if directly else kind in (PASSES, GAINS)
 
 
 def section() -> str:
@@ -83,8 +108,9 @@ def section() -> str:
     for suite in SUITES:
         for part, rows in suite.verdicts().items():
             kinds = [verdict.partition(":")[0] for verdict in rows.values()]
-            passed, accepted, wrong = (kinds.count(kind) for kind in (PASSES, *KINDS))
-            counts = f"{len(rows)} | {len(rows)} | {passed} | {accepted} | {wrong}"
+            directly, passed = (sum(_passes(each, directly=way) for each in rows.values()) for way in (True, False))
+            accepted, wrong = (kinds.count(kind) for kind in KINDS)
+            counts = f"{len(rows)} | {directly} | {passed} | {accepted} | {wrong}"
             lines.append(f"| {suite.title}: {part} | {suite.release} | {counts} |")
     return f"{_HEAD}\n{chr(10).join(lines)}\n"
 
@@ -99,7 +125,13 @@ runs them. Every row has a verdict in `tests/suites`, and a row with another out
 - *accepted*: the outcome differs on purpose. The row's line links to the reason.
 - *to be fixed*: the outcome is wrong. The row's line says why.
 
+A row that fails in both ways counts in the first column alone.
+
 A valid request passes if taskgate finds as many requests in it as gunicorn. Most that differ have
 no `Host`, which HTTP/1.1 demands. An invalid request passes if taskgate refuses it and reads
 nothing behind it.
+
+The conformance suites judge a server: one of 2025-11-25 on `mcp` 1.23.3, and one of 2026-07-28 on
+`mcp` 2.3.0, which lacks tools of 20 rows. For the rows of tasks one rule is set: `failing_job` is
+`required`.
 """
