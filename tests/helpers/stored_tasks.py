@@ -26,12 +26,14 @@ _TAG_BYTES = 32
 class Checkpoint(NamedTuple):
     """From where another process goes on with a call: `event` of its stream, or the `state` of a round.
 
+    `revision` is that of a stream; a round has none, since only one era has rounds.
     `asked` are its server's open questions: each its own key, the method, and the key of the host's input request.
     """
 
     event: str | None
     state: Any
     asked: list[list[Any]]
+    revision: str | None = None
 
 
 class StoredTask(NamedTuple):
@@ -116,8 +118,8 @@ def _checkpoint(sealed: str, folder: Path, of: list[str]) -> Checkpoint:
     # Where a gateway of an earlier version has a key, a tag stands before the text.
     said = json.loads(text if text.startswith(b'["') else text[_TAG_BYTES:])
     if len(said) == 4:
-        (_, _, _, _, event), asked = said[3]
-        return Checkpoint(event, None, asked)
+        (_, revision, _, _, event), asked = said[3]
+        return Checkpoint(event, None, asked, revision)
     return Checkpoint(None, said[3], said[4])
 
 

@@ -9,6 +9,7 @@ from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.modern_schema import TASKS
 from helpers.server import ScriptedServer, error, result, status
+from helpers.server.script import Era
 from interaction.bridges import before, modern
 from interaction.refusals import refused
 from requirements import covers
@@ -96,6 +97,31 @@ async def test_the_first_legacy_host_of_a_server_of_both_eras_keeps_the_session_
         asked = [method for method in methods(modern) if method != "ping"]
         assert asked == ["initialize", "notifications/initialized", "server/discover", "tools/call"]
         assert len(modern.live) == 1
+
+
+HANDSHAKE = ["initialize", "notifications/initialized", "GET"]
+"""What opens a session of the legacy era, with its event stream."""
+MEETINGS: dict[tuple[Era, Era], list[str]] = {
+    ("legacy", "legacy"): [*HANDSHAKE, "server/discover"],
+    ("legacy", "modern"): [*HANDSHAKE, "server/discover", "tools/list"],
+    ("modern", "legacy"): ["initialize", "server/discover", "tools/list"],
+    ("modern", "modern"): ["initialize", "server/discover", "tools/list"],
+    ("both", "legacy"): [*HANDSHAKE, "server/discover"],
+    ("both", "modern"): [*HANDSHAKE, "server/discover", "DELETE", "server/discover", "tools/list"],
+}
+"""What a server is asked before the first call of its first host, by the era of the server and of the host."""
+
+
+@covers("V-ERA-5", "V-ERA-8")
+@pytest.mark.parametrize(("era", "first"), MEETINGS)
+async def test_a_server_is_asked_no_more_than_that_at_its_first_meeting(era: Era, first: Era) -> None:
+    async with ScriptedServer(era) as server:
+        server.capabilities = {"tools": {}}
+        async with before(server) as gateway:
+            host = await gateway.greeted() if first == "legacy" else gateway.modern()
+            assert (await host.call("echo")).result["content"] == []
+            asked = [(each.message or {}).get("method", each.verb) for each in server.requests]
+    assert sorted(asked) == sorted([*MEETINGS[era, first], "tools/call"])
 
 
 @covers("V-ERA-5")
