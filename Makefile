@@ -36,7 +36,7 @@ help:
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
 	@echo 'make mistakes  22 usual mistakes by released hosts; writes what each shows in docs/reference/mistakes.md; a minute'
 	@echo 'make suites  suites of other projects from their released packages, through taskgate; writes their table in'
-	@echo '             docs/compatibility.md; four minutes'
+	@echo '             docs/compatibility.md; six minutes'
 	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'

@@ -103,6 +103,18 @@ PINS: dict[str, list[str]] = {
         "hatchling==1.33.0",
         "uv-dynamic-versioning==0.14.1",
     ],
+    "suite-fastmcp-4.2.3": [
+        "fastmcp==4.2.3",
+        "pytest==9.2.0",
+        "pytest-asyncio==1.5.0",
+        "pytest-env==1.8.5",
+        "pytest-timeout==2.4.0",
+        "dirty-equals==0.11",
+        "inline-snapshot==0.36.1",
+        "opentelemetry-sdk==1.45.2",
+        "hatchling==1.33.0",
+        "uv-dynamic-versioning==0.14.1",
+    ],
     "suite-gunicorn-27.0.1": ["gunicorn==27.0.1", "setuptools==82.0.1"],
 }
 _WITH_OLD_WHEELS = ("mcp-1.2.1", "mcp-server-sqlite-2025.4.25", "mcp-1.8.1", "mcp-1.9.4", "mcp-1.12.4")
@@ -119,6 +131,7 @@ class Source:
 # Source packages that are unpacked into an environment: wheels leave out the tests.
 SOURCES: dict[str, Source] = {
     "suite-mcp-2.3.0": Source("mcp==2.3.0", "8b147a50441cf059dc88c684e0aeed3687f0aa0f39c6cde7b90330effd2b34d8"),
+    "suite-fastmcp-4.2.3": Source("fastmcp==4.2.3", "0c9d1739d59e89506489bea589dec6193d204ab86e9739333d6bb46c13476477"),
     "suite-gunicorn-27.0.1": Source(
         "gunicorn==27.0.1", "b1514965361c8b7e8107a80aa2a92636878df1ccfac6dd204a676426e04d9e3e"
     ),

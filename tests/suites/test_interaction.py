@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from interop.peers import require_peers
-from suites.interaction import PARTS, directly, through_taskgate
+from suites.interaction import PARTS, rows, run
 from suites.verdicts import INTERACTION, Outcomes, disagreements
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -18,8 +18,8 @@ async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Out
     """The outcomes of all rows through taskgate."""
     require_peers(INTERACTION.environment, packages=False)
     # At once, since much is waited for.
-    found = await asyncio.gather(*(through_taskgate(part, tmp_path_factory.mktemp("suite")) for part in PARTS))
-    return dict(zip(PARTS, found, strict=True))
+    found = await asyncio.gather(*(run(part).through_taskgate(tmp_path_factory.mktemp("suite")) for part in PARTS))
+    return {part: rows(part, each) for part, each in zip(PARTS, found, strict=True)}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -30,7 +30,8 @@ async def test_each_row_has_the_outcome_of_its_verdict(outcomes: Mapping[str, Ou
 
 async def test_each_row_passes_directly(tmp_path_factory: pytest.TempPathFactory) -> None:
     require_peers(INTERACTION.environment, packages=False)
-    found = await asyncio.gather(*(directly(part, tmp_path_factory.mktemp("suite")) for part in PARTS))
-    for rows, verdicts in zip(found, INTERACTION.verdicts().values(), strict=True):
-        assert [*rows] == [*verdicts]
-        assert {row: problem for row, problem in rows.items() if problem} == {}
+    found = await asyncio.gather(*(run(part).directly(tmp_path_factory.mktemp("suite")) for part in PARTS))
+    for part, each in zip(PARTS, found, strict=True):
+        outcomes = rows(part, each)
+        assert [*outcomes] == [*INTERACTION.verdicts()[part]]
+        assert {row: problem for row, problem in outcomes.items() if problem} == {}

@@ -57,7 +57,8 @@ INTERACTION = Suite("suite-mcp-2.3.0", "interaction suite of the Python SDK", HO
 REQUESTS = Suite("suite-gunicorn-27.0.1", "requests of gunicorn's parser", HOME / "gunicorn_requests.txt")
 CONFORMANCE = Suite("@modelcontextprotocol/conformance", "conformance suite", HOME / "conformance.txt")
 NEXT_CONFORMANCE = Suite("conformance-next", "next conformance suite", HOME / "next_conformance.txt")
-SUITES = (INTERACTION, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
+FASTMCP = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's client", HOME / "fastmcp_client.txt")
+SUITES = (INTERACTION, FASTMCP, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
 
 
 def parsed(text: str) -> dict[str, dict[str, str]]:

@@ -1,0 +1,75 @@
+"""Runs of suites whose plugin has hosts connect to servers over sockets, with taskgate in between or without it.
+
+Each connection has its own mount at the gateway, which remembers what it has learnt of a server.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from example import environments
+from example.processes import running
+
+from helpers.gateway.configuration import write_configuration
+from helpers.gateway.process import gateway_process
+from suites.verdicts import Outcomes
+
+WITHIN = 240.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A part of a suite: the environment of its package, our plugin, and what pytest is told.
+
+    `mounts` is how many connections it makes at most.
+    """
+
+    environment: str
+    plugin: str
+    mounts: int
+    arguments: Iterable[str | Path]
+
+    async def directly(self, folder: Path) -> Outcomes:
+        """The outcomes without a gateway, by the names that pytest gives the rows."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            return await self._run(listener, _url(listener), folder)
+
+    async def through_taskgate(self, folder: Path) -> Outcomes:
+        """The outcomes through a gateway."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            upstreams = {
+                f"suite-{number}": {"path": f"/{number}/mcp", "url": f"{_url(listener)}/{number}/mcp", "health": None}
+                for number in range(self.mounts)
+            }
+            file = write_configuration(folder, "", upstreams=upstreams)
+            async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
+                return await self._run(listener, f"http://{gateway.listen}", folder)
+
+    async def _run(self, listener: socket.socket, url: str, folder: Path) -> Outcomes:
+        written, log = folder / "outcomes.json", folder / "suite.log"
+        source = environments.source_of(self.environment)
+        options = ("--rootdir", source, "-c", source / "pyproject.toml", "-o", "addopts=", "-p", "no:cacheprovider")
+        # The suites have no sockets of their own: one that is left to the collector is the plugin's or the server's.
+        warnings = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+        environment = {
+            "PYTHONPATH": os.fspath(Path(__file__).parent),
+            "SUITE_SOCKET": str(listener.fileno()),
+            "SUITE_URL": url,
+            "SUITE_OUTCOMES": os.fspath(written),
+        }
+        python = environments.python_of(self.environment)
+        command = [python, "-m", "pytest", "--quiet", "-p", self.plugin, *options, *warnings, *self.arguments]
+        async with running(command, log=log, environment=environment, pass_fds=[listener.fileno()]) as child:
+            async with asyncio.timeout(WITHIN):
+                await child.process.wait()
+        assert written.exists(), log.read_text()
+        found: Outcomes = json.loads(written.read_text())
+        return found
+
+
+def _url(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
