@@ -65,7 +65,7 @@ class RecordingSession:
     def listed(self, tool: str) -> Any:
         return tool if tool == "add" else None
 
-    async def tools(self) -> Any:
+    async def tools(self, wanted: str | None = None) -> Any:
         return {"add": "add"}
 
     async def open(self) -> Any:

@@ -153,7 +153,7 @@ class TaskService:
         """
         has_to_be_listed = place.mount.name in self._live.current.access.only_listed
         try:
-            tools = await place.upstream.tools()
+            tools = await place.upstream.tools(tool)
         except UpstreamFailed:
             if has_to_be_listed:
                 raise
@@ -279,7 +279,7 @@ class TaskService:
 
     async def _look_up(self, caller: AuthContext, place: CallSite, tool: str) -> ListedTool:
         """Return a tool from the server's catalogue. Raises InvalidParams if it is not there."""
-        tools = await place.upstream.tools()
+        tools = await place.upstream.tools(tool)
         listed = tools.get(tool)
         if listed is None:
             raise self._unknown_tool(caller, place, tool, tools)

@@ -64,10 +64,11 @@ class UpstreamSession(Protocol):
         """Send a notification of the host in the background; drop it if the session is not open."""
         ...
 
-    async def tools(self) -> Mapping[str, ListedTool]:
+    async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         """Return the server's tools by name, of all pages.
 
-        The list is read on first use, and again after the server said that it changed.
+        The list is read on first use, and again after the server said that it changed. It is read again
+        if `wanted` is not in it, but not more often than every few seconds.
         """
         ...
 

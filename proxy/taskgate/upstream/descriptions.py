@@ -6,21 +6,24 @@ They are for hosts that connect while the server is down. `LastWelcomes` is shar
 a server; a `Welcome` uses it for one session. The cache is bounded in number and size; the entry that
 was unused for the longest time is evicted.
 
-`read_catalogue` joins all pages of a list of tools. The sessions of both eras decide when the list is
-read again. A list beyond its limits is refused as a whole: a part of it would look like all of it.
-`LegacySession` gives `RelayedTools` each response to `tools/list` that goes to the host. So it knows
-the tools before it has read the whole list itself.
+`read_catalogue` joins all pages of a list of tools. A list beyond its limits is refused as a whole: a
+part of it would look like all of it. A `Catalogue` has the tools of one session. The sessions of both
+eras forget it when the server says that its list changed. `LegacySession` gives `RelayedTools` each
+response to `tools/list` that goes to the host. So it knows the tools before it has read the whole list
+itself, and a complete list replaces what it knows.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from math import inf
 from sys import getsizeof
-from typing import Final
+from typing import Any, Final
 
+from taskgate.clock import Clock
 from taskgate.domain.versions import Era, era_of
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
@@ -28,6 +31,7 @@ from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescr
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
+from taskgate.system.single_flight import SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.failures import Down
 from taskgate.upstream.settings import GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
@@ -197,6 +201,56 @@ def what_is_left(bounds: CatalogueBounds, response: Response) -> CatalogueBounds
     return left
 
 
+READ_AGAIN: Final = 5.0
+"""Seconds after which a list is read again for a tool that is not in it, at the earliest."""
+
+
+class Catalogue:
+    """The tools of one session by name: read by `read` on first use, kept until `forget`.
+
+    A server may list more tools than before and not say so. `clock` has the time between two readings
+    for tools that are unknown.
+    """
+
+    __slots__ = ("_again_at", "_clock", "_flight")
+
+    def __init__(self, read: Callable[[], Coroutine[Any, Any, Mapping[str, ListedTool]]], clock: Clock) -> None:
+        self._flight = SingleFlight(read)
+        self._clock = clock
+        self._again_at = -inf
+
+    @property
+    def known(self) -> Mapping[str, ListedTool] | None:
+        """The tools as they were last read; None if they are unknown."""
+        return self._flight.value
+
+    async def get(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
+        """Return the tools, and read the list again if `wanted` is not among them, though not too often.
+
+        Raises UpstreamFailed, and Abandoned.
+        """
+        tools = self._flight.value or await self._flight.get()
+        now = self._clock.elapsed()
+        if wanted is None or wanted in tools or now - self._again_at < READ_AGAIN:
+            return tools
+        self._again_at = now
+        self._flight.forget()
+        return await self._flight.get()
+
+    def put(self, tools: Mapping[str, ListedTool]) -> None:
+        """Replace what is known by a complete list."""
+        self._flight.forget()
+        self._flight.put(tools)
+
+    def forget(self) -> None:
+        """Have the next user read the list."""
+        self._flight.forget()
+
+    async def close(self) -> None:
+        """Stop the reading; its waiters get Abandoned."""
+        await self._flight.close()
+
+
 _CURSOR: Final = '"cursor"'
 
 
@@ -212,24 +266,26 @@ class RelayedTools:
         self.tools: Mapping[str, ListedTool] = {}
         """The tools of that list by name; none without one."""
 
-    async def note(self, params: Params | None, response: Response, bounds: CatalogueBounds) -> None:
+    async def note(self, params: Params | None, response: Response, bounds: CatalogueBounds) -> bool:
         """Store the tools in a response to the host; `params` are those of its request.
 
-        Pages of a longer list and invalid lists are ignored. Raises UpstreamFailed if the page exceeds
-        `bounds`.
+        Returns whether it is a complete list that differs from the one before. Pages of a longer list and
+        invalid lists are ignored. Raises UpstreamFailed if the page exceeds `bounds`.
         """
         result = response.result
         digest = None if result is None else hash(response.text[result.start : result.end])
         if digest is not None and digest == self._digest and 4 * len(response.text) <= bounds.max_bytes:
             # The list is often unchanged, and a character has four bytes at most.
-            return
+            return False
         what_is_left(bounds, response)
         if result is None or (params is not None and _CURSOR in params.with_token(0)):
-            return
+            return False
         with suppress(UpstreamFailed):
             page = await offload(len(response.text), partial(self._dialect.read_tools, response))
             if page.cursor is None:
                 self._digest, self.tools = digest, page.tools
+                return True
+        return False
 
     def forget(self) -> None:
         """Empty the cache, because the server's tools may have changed."""

@@ -217,8 +217,8 @@ class ServerSession:
         if self.era_session is not None:
             self.era_session.tell(notification)
 
-    async def tools(self) -> Mapping[str, ListedTool]:
-        return await (self.era_session or await self._found_session()).tools()
+    async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
+        return await (self.era_session or await self._found_session()).tools(wanted)
 
     def listed(self, tool: str) -> ListedTool | None:
         return None if self.era_session is None else self.era_session.listed(tool)

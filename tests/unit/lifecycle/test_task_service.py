@@ -94,7 +94,7 @@ class House:
             inline_grace=usual.inline_grace,
         )
 
-    async def list_tools(self) -> dict[str, ListedTool]:
+    async def list_tools(self, _: str | None = None) -> dict[str, ListedTool]:
         return {"build_report": ListedTool(), "other": ListedTool()}
 
     async def create(self, intent: CallTool | None = None, **more: Any) -> TaskRecord:

@@ -10,12 +10,28 @@ import uvloop
 from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
 
 
-@pytest.mark.parametrize(
-    ("name", "taken"),
-    [("auto", uvloop.new_event_loop), ("uvloop", uvloop.new_event_loop), ("asyncio", asyncio.new_event_loop)],
-)
-def test_uvloop_is_taken_where_it_is_installed_unless_it_is_refused(name: str, taken: object) -> None:
-    assert loop_factory(name) is taken
+@pytest.mark.parametrize(("name", "taken"), [("auto", "uvloop"), ("uvloop", "uvloop"), ("asyncio", "asyncio")])
+def test_uvloop_is_taken_where_it_is_installed_unless_it_is_refused(name: str, taken: str) -> None:
+    loop = loop_factory(name)()
+    try:
+        assert name_of(loop) == taken
+    finally:
+        loop.close()
+
+
+def test_the_timers_of_the_loop_that_is_taken_run() -> None:
+    async def waits() -> str:
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        loop.call_later(0.001, done.set)
+        async with asyncio.timeout(10):
+            await done.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout_at(loop.time() + 0.001):
+                await asyncio.Event().wait()
+        return name_of(loop)
+
+    with asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner:
+        assert runner.run(waits()) == "uvloop"
 
 
 def test_without_uvloop_asyncio_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,7 +202,7 @@ class ModernAdapter:
         still run the tool, and an intermediary that reads headers does not authorize calls here.
         """
         try:
-            tools = session.upstream.tools()
+            tools = session.upstream.tools(tool)
             return (await self._calls.waiter.wait_for_session(self._listener(exchange, meta), tools)).get(tool)
         except UpstreamFailed:
             return None

@@ -25,7 +25,7 @@ from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
-from taskgate.upstream.descriptions import RelayedTools, Welcome, read_catalogue
+from taskgate.upstream.descriptions import Catalogue, RelayedTools, Welcome, read_catalogue
 from taskgate.upstream.failures import EraLeft
 from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
@@ -66,7 +66,7 @@ class LegacySession:
         self.outcome = upstream_context.dialect.outcome
         self._host = host
         self._clock = clock
-        self._catalogue = SingleFlight(self._read_catalogue)
+        self._catalogue = Catalogue(self._read_catalogue, clock)
         self._told = RelayedTools(upstream_context.dialect)
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
@@ -142,7 +142,9 @@ class LegacySession:
             if call.method in LASTING:
                 self._lasting.note(call.method, call.params)
             if call.method == TOOLS_LIST:
-                await self._told.note(call.params, response, self._upstream_context.settings.catalogue)
+                bounds = self._upstream_context.settings.catalogue
+                if await self._told.note(call.params, response, bounds):
+                    self._catalogue.put(self._told.tools)
         return response
 
     async def _call_of_task(self, call: UpstreamCall, listener: CallListener, text: RawJson) -> Response:
@@ -161,16 +163,16 @@ class LegacySession:
         if connection is not None and dialect.allows_notification(notification, self._host):
             connection.conversation.say(dialect.notification(notification), droppable=True)
 
-    async def tools(self) -> Mapping[str, ListedTool]:
+    async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         try:
-            return await self._catalogue.get()
+            return await self._catalogue.get(wanted)
         except UpstreamFailed as failure:
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
     def listed(self, tool: str) -> ListedTool | None:
-        known = self._catalogue.value
+        known = self._catalogue.known
         return (self._told.tools if known is None else known).get(tool)
 
     async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:

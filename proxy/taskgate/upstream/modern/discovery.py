@@ -1,4 +1,4 @@
-"""A modern server as one session knows it: its identity (`Discovery`) and its tools (`Catalogue`).
+"""A modern server as one session knows it: its identity (`Discovery`) and its tools (`ModernCatalogue`).
 
 `RoundRunner` gets the identity before each request, except to resume a call; only the first one
 asks the server (`server/discover`). It is forgotten, and asked again, after an answer that a legacy
@@ -27,7 +27,7 @@ from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import RunningCall, briefly
 from taskgate.upstream.context import ModernUpstreamContext
-from taskgate.upstream.descriptions import read_catalogue
+from taskgate.upstream.descriptions import Catalogue, read_catalogue
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from taskgate.upstream.modern.exchanges import ModernExchanges
 
@@ -38,9 +38,8 @@ many."""
 log = getLogger("taskgate.upstream")
 
 
-class Catalogue:
-    """Tool list of one session: read on first use, kept until `forget`, read again by the next
-    user.
+class ModernCatalogue:
+    """Tool list of one session.
 
     `open_` is awaited before each reading, so that the server is known. `ask` sends the request for
     one page and returns the answer.
@@ -53,19 +52,20 @@ class Catalogue:
         *,
         open_: Callable[[], Awaitable[ServerDescription]],
         ask: Callable[[RunningCall, EncodedRequest], Awaitable[Response]],
+        clock: Clock,
     ) -> None:
         self._upstream_context = upstream_context
         self._host = host
         self._open = open_
         self._ask = ask
-        self.tools = SingleFlight(self._read)
+        self.tools = Catalogue(self._read, clock)
         """All tools by name. To read them raises UpstreamFailed."""
         self.forget = self.tools.forget
         """Have the next user read the list again."""
 
     def listed(self, tool: str) -> ListedTool | None:
         """Return the tool as it was last read, without reading."""
-        known = self.tools.value
+        known = self.tools.known
         return None if known is None else known.get(tool)
 
     async def read_for_call(self) -> Mapping[str, ListedTool]:

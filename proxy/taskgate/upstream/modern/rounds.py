@@ -25,7 +25,7 @@ from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Leave, NextRound, RunningCall
 from taskgate.upstream.context import ModernUpstreamContext
-from taskgate.upstream.modern.discovery import Catalogue, Discovery
+from taskgate.upstream.modern.discovery import Discovery, ModernCatalogue
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.questions import OpenRound
 from taskgate.upstream.modern.server_tasks import ModernFollowedTasks
@@ -63,7 +63,7 @@ class RoundRunner:
         server_tasks: ModernFollowedTasks,
         host: Peer | None,
         discovery: Discovery,
-        catalogue: Catalogue,
+        catalogue: ModernCatalogue,
     ) -> None:
         self._upstream_context = upstream_context
         self._exchanges = exchanges
@@ -90,7 +90,7 @@ class RoundRunner:
             # The extension is declared only to servers that have it.
             draft = draft._replace(follows_tasks=False)
         if tool is not None:
-            listed = (self._catalogue.tools.value or await self._catalogue.read_for_call()).get(tool)
+            listed = (self._catalogue.tools.known or await self._catalogue.read_for_call()).get(tool)
             if listed is not None and listed.header_paths:
                 draft = draft._replace(header_paths=listed.header_paths)
         if call.resumes is not None:

@@ -36,7 +36,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.calls import CallListener, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, level_of, uri_of
 from taskgate.upstream.descriptions import Welcome, what_is_left
-from taskgate.upstream.modern.discovery import Catalogue, Discovery
+from taskgate.upstream.modern.discovery import Discovery, ModernCatalogue
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.rounds import RoundRunner
 from taskgate.upstream.modern.server_tasks import ModernFollowedTasks
@@ -133,7 +133,7 @@ class ModernSession:
         self._welcome = welcome
         self._listener = listener
         self._exchanges = ModernExchanges(upstream_context, host, clock)
-        self._catalogue = Catalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page)
+        self._catalogue = ModernCatalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page, clock=clock)
         self.listed = self._catalogue.listed
         self._listening = SubscriptionListener(
             upstream_context,
@@ -212,11 +212,11 @@ class ModernSession:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
         (H-MOD-12)."""
 
-    async def tools(self) -> Mapping[str, ListedTool]:
+    async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
-            return self._catalogue.tools.value or await self._catalogue.tools.get()
+            return await self._catalogue.tools.get(wanted)
         except UpstreamFailed as failure:
             raise failures.unsent(failure) from None
         except Abandoned:
