@@ -192,64 +192,54 @@ class TaskRun(CancelScope):
         its deadline allow. It has no permit meanwhile.
         """
         services, lease, ticket = self._services, record.lease, route.ticket
-        span = record.created_at + record.ttl - services.clock.now()
-        until = services.clock.elapsed() + min(span, record.deadline or span).total_seconds()
+        ends, deadline = record.created_at + record.ttl, record.deadline
         try:
             for turn in count():
-                marked = await self._marked(record, ticket)
-                if marked is None:
-                    return
-                now = services.clock.now()
+                now, hold = services.clock.now(), services.hold
+                marked = record
+                # A record that was marked when it was created needs no step: its run starts in the step in which its
+                # insert returns. If that took long, and replicas share the store, another may have the task by now.
+                if (
+                    not record.dispatched
+                    or self._ran
+                    or self.is_shut_down
+                    or not ticket.is_granted
+                    or (hold is not None and _was_late(record, now))
+                ):
+                    dispatched = await self._marked(record, ticket)
+                    if dispatched is None:
+                        return
+                    marked, now = dispatched, services.clock.now()
                 if not turn:
+                    ends = ends if deadline is None else min(ends, now + deadline)
                     services.event_sink.emit(TaskDispatched(marked, now - marked.created_at))
-                call, waits = self._call_of(record, route, now), not self._ran
+                left = _time_left(record, now)
+                # As the caller of the task, not the last user of the session: their token may be valid for
+                # longer.
+                principal, upstream, params = route.principal_source, route.upstream, record.call.params
+                assert params is not None, "a new or recovered record has its bodies"
+                asked = UpstreamCall(TOOLS_CALL, Params(params), record.call.tool, principal, as_task=True, within=left)
+                call: Call = partial(upstream.call, asked, self.listener)
+                if record.deadline is not None and record.deadline < left:
+                    call = partial(_within, call, record.deadline, _past_deadline)
                 # A running call holds little memory: its record is in the store.
-                del record, marked
+                del record, marked, params
                 try:
-                    await self.finish(call, route.upstream.outcome, ticket, waits=waits)
+                    await self.finish(call, upstream.outcome, ticket, waits=not self._ran)
                     return
                 except UpstreamFailed as failure:
                     missed = failure.copy()
-                unsent = await self._after(missed, lease, turn, until)
+                unsent = await self._after(missed, lease, turn, ends)
                 if unsent is None:
                     return
                 record, ticket = unsent, ticket.renewed()  # noqa: F841 - for the next turn
                 del unsent
         finally:
-            ticket.release()
-
-    def _call_of(self, record: TaskRecord, route: CallRoute, now: datetime) -> Call:
-        """Return what makes the call of a dispatched record, within its lifetime and deadline."""
-        assert record.call.params is not None, "a new or recovered record has its bodies"
-        left = _time_left(record, now)
-        # As the caller of the task, not the last user of the session: their token may be valid for
-        # longer.
-        asked = UpstreamCall(
-            TOOLS_CALL,
-            Params(record.call.params),
-            record.call.tool,
-            route.principal_source,
-            as_task=True,
-            within=left,
-        )
-        call: Call = partial(route.upstream.call, asked, self.listener)
-        if record.deadline is not None and record.deadline < left:
-            call = partial(_within, call, record.deadline, _past_deadline)
-        return call
+            if not ticket.is_released:
+                ticket.release()
 
     async def _marked(self, record: TaskRecord, ticket: Permit) -> TaskRecord | None:
-        """Return the dispatched record of a call that may be sent; None if nothing is to be sent."""
-        hold = self._services.hold
-        # A record that was marked when it was created needs no step: its run starts in the step in which its
-        # insert returns. If that took long, and replicas share the store, another may have the task by now.
-        if (
-            record.dispatched
-            and not self._ran
-            and not self.is_shut_down
-            and ticket.is_granted
-            and (hold is None or not _was_late(record, self._services.clock.now()))
-        ):
-            return record
+        """Dispatch a call, and return the record with the mark; None if nothing is to be sent."""
         try:
             dispatched = await self._dispatch(record, ticket)
         except ScopeCancelled:
@@ -261,17 +251,17 @@ class TaskRun(CancelScope):
             return None
         return dispatched
 
-    async def _after(self, missed: UpstreamFailed, lease: Lease | None, turn: int, until: float) -> TaskRecord | None:
+    async def _after(self, missed: UpstreamFailed, lease: Lease | None, turn: int, ends: datetime) -> TaskRecord | None:
         """Wait for a server that was not reached, and return the record for the next attempt.
 
-        The mark is withdrawn, so that a crash does not leave the outcome unknown. `until` is the
-        monotonic time at which the wait ends. Then, or if the store fails, the task ends unsent. None
+        The mark is withdrawn, so that a crash does not leave the outcome unknown. `ends` is the
+        time at which the wait ends. Then, or if the store fails, the task ends unsent. None
         if it has ended, or another process has it.
         """
         services = self._services
         transitions, pause = services.transitions, _pause(self.id, turn, missed.retry_after)
         try:
-            if services.clock.elapsed() + pause < until:
+            if services.clock.now() + timedelta(seconds=pause) < ends:
                 withdrawn = await transitions.make(self.owner, self.id, lambda _: DispatchWithdrawn(), run=self)
                 waits = Progressed(message=f"Waits for the server: {missed}")
                 if withdrawn is None or await transitions.make(self.owner, self.id, lambda _: waits, run=self) is None:

@@ -205,50 +205,25 @@ READ_AGAIN: Final = 5.0
 """Seconds after which a list is read again for a tool that is not in it, at the earliest."""
 
 
-class Catalogue:
-    """The tools of one session by name: read by `read` on first use, kept until `forget`.
+class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
+    """The tools of one session by name: read by `make` on first use, kept until `forget`.
 
     A server may list more tools than before and not say so. `clock` has the time between two readings
     for tools that are unknown.
     """
 
-    __slots__ = ("_again_at", "_clock", "_flight")
-
-    def __init__(self, read: Callable[[], Coroutine[Any, Any, Mapping[str, ListedTool]]], clock: Clock) -> None:
-        self._flight = SingleFlight(read)
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Mapping[str, ListedTool]]], clock: Clock) -> None:
+        super().__init__(make)
         self._clock = clock
         self._again_at = -inf
 
-    @property
-    def known(self) -> Mapping[str, ListedTool] | None:
-        """The tools as they were last read; None if they are unknown."""
-        return self._flight.value
-
-    async def get(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
-        """Return the tools, and read the list again if `wanted` is not among them, though not too often.
-
-        Raises UpstreamFailed, and Abandoned.
-        """
-        tools = self._flight.value or await self._flight.get()
+    async def get_again(self) -> Mapping[str, ListedTool]:
+        """Read the list again, but not too often, and return it. Raises as `get` does."""
         now = self._clock.elapsed()
-        if wanted is None or wanted in tools or now - self._again_at < READ_AGAIN:
-            return tools
-        self._again_at = now
-        self._flight.forget()
-        return await self._flight.get()
-
-    def put(self, tools: Mapping[str, ListedTool]) -> None:
-        """Replace what is known by a complete list."""
-        self._flight.forget()
-        self._flight.put(tools)
-
-    def forget(self) -> None:
-        """Have the next user read the list."""
-        self._flight.forget()
-
-    async def close(self) -> None:
-        """Stop the reading; its waiters get Abandoned."""
-        await self._flight.close()
+        if now - self._again_at >= READ_AGAIN:
+            self._again_at = now
+            self.forget()
+        return await self.get()
 
 
 _CURSOR: Final = '"cursor"'

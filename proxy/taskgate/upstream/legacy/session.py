@@ -144,6 +144,7 @@ class LegacySession:
             if call.method == TOOLS_LIST:
                 bounds = self._upstream_context.settings.catalogue
                 if await self._told.note(call.params, response, bounds):
+                    self._catalogue.forget()
                     self._catalogue.put(self._told.tools)
         return response
 
@@ -165,14 +166,15 @@ class LegacySession:
 
     async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         try:
-            return await self._catalogue.get(wanted)
+            tools = self._catalogue.value or await self._catalogue.get()
+            return tools if wanted is None or wanted in tools else await self._catalogue.get_again()
         except UpstreamFailed as failure:
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
     def listed(self, tool: str) -> ListedTool | None:
-        known = self._catalogue.known
+        known = self._catalogue.value
         return (self._told.tools if known is None else known).get(tool)
 
     async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:

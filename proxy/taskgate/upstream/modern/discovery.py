@@ -65,7 +65,7 @@ class ModernCatalogue:
 
     def listed(self, tool: str) -> ListedTool | None:
         """Return the tool as it was last read, without reading."""
-        known = self.tools.known
+        known = self.tools.value
         return None if known is None else known.get(tool)
 
     async def read_for_call(self) -> Mapping[str, ListedTool]:

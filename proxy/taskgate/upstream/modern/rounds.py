@@ -90,7 +90,7 @@ class RoundRunner:
             # The extension is declared only to servers that have it.
             draft = draft._replace(follows_tasks=False)
         if tool is not None:
-            listed = (self._catalogue.tools.known or await self._catalogue.read_for_call()).get(tool)
+            listed = (self._catalogue.tools.value or await self._catalogue.read_for_call()).get(tool)
             if listed is not None and listed.header_paths:
                 draft = draft._replace(header_paths=listed.header_paths)
         if call.resumes is not None:

@@ -216,7 +216,8 @@ class ModernSession:
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
-            return await self._catalogue.tools.get(wanted)
+            tools = self._catalogue.tools.value or await self._catalogue.tools.get()
+            return tools if wanted is None or wanted in tools else await self._catalogue.tools.get_again()
         except UpstreamFailed as failure:
             raise failures.unsent(failure) from None
         except Abandoned:
