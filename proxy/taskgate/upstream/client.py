@@ -130,7 +130,7 @@ class UpstreamClient:
         breaker = settings.breaker
         self._guard = None if breaker is None else CircuitGuard(breaker, moved=observer.circuit, clock=clock)
         self._clock = clock
-        has_credentials = settings.credentials is not None or settings.identity != IdentityHeaders()
+        has_credentials = bool(settings.credentials or settings.headers or settings.identity != IdentityHeaders())
         self._credentials = Credentials(settings, observer=observer, clock=clock) if has_credentials else None
         self._alarms = TimerWheel(settings.call.total_seconds())
         self._upstream_context = UpstreamContext(

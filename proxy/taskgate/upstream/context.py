@@ -218,7 +218,7 @@ def words_of(error: Mapping[str, Any]) -> str:
 
 
 def _redacted(settings: UpstreamSettings, said: str) -> str:
-    secrets = [] if settings.stdio is None else list(settings.stdio.env.values())
+    secrets = list(settings.headers.values() if settings.stdio is None else settings.stdio.env.values())
     if isinstance(settings.credentials, FixedHeader):
         secrets.append(settings.credentials.value)
     redaction = SecretRedaction(secrets)

@@ -180,6 +180,7 @@ class UpstreamSettings:
       matches a tool counts.
     - `max_result` is bytes of one message, `max_header` of the head of one answer; `catalogue`
       limits the list of tools.
+    - `headers` are on every request, beside `credentials`; their values are secret.
     - Without `retries` there is one attempt, without `breaker` no circuit breaker, without `health`
       no checks.
     - `extensions` says which methods and members of extensions pass.
@@ -200,6 +201,7 @@ class UpstreamSettings:
     ceiling: timedelta = timedelta(hours=24)
     tools: tuple[ToolTimeouts, ...] = ()
     credentials: FixedHeader | GrantSettings | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     identity: IdentityHeaders = IdentityHeaders()
     tls: UpstreamTls = UpstreamTls()
     retries: Retries | None = None

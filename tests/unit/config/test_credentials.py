@@ -34,6 +34,24 @@ def test_a_fixed_header_is_shown(loads: Loads) -> None:
     assert settings_of(loads(text, {"KEY": "a b~!"})).credentials == FixedHeader(name="X-Api-Key", value="a b~!")
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "mode: none",
+        "mode: header, header: Authorization, value: a",
+        f"mode: client_credentials, {CLIENT}",
+        f"mode: token_exchange, {CLIENT}, audience: a",
+    ],
+)
+def test_fixed_headers_stand_beside_every_mode_and_are_never_shown(loads: Loads, keys: str) -> None:
+    text = credentials(keys) + "    headers: {X-Api-Key: '${KEY}', X-Org: plain-0rg}\n"
+    config = loads(text, {"KEY": "the-k3y"})
+    assert settings_of(config).headers == {"X-Api-Key": "the-k3y", "X-Org": "plain-0rg"}
+    for written in (repr(config), repr(settings_of(config)), effective(config), str(config.model_dump(mode="json"))):
+        assert "the-k3y" not in written
+        assert "plain-0rg" not in written
+
+
 @pytest.mark.parametrize("mode", GrantKind)
 def test_a_token_is_asked_for_as_configured(loads: Loads, mode: str) -> None:
     more = "resource: 'https://a/b', audience: c, scopes: [d, e], cache: false"

@@ -53,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "upstreams.reports.restart.max_backoff": timedelta(seconds=60),
     "upstreams.reports.pool.idle_timeout": timedelta(seconds=60),
     "upstreams.reports.sessions": "isolated",
+    "upstreams.reports.headers": {},
     "upstreams.reports.credentials.mode": "none",
     "upstreams.reports.credentials.header": None,
     "upstreams.reports.credentials.value": None,

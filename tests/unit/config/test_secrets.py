@@ -89,6 +89,7 @@ def test_no_field_that_is_called_like_a_secret_is_shown() -> None:
     hidden = [path for path, field in fields_of(GatewayConfig) if is_hidden(field)]
     assert hidden == [
         "upstreams.env",
+        "upstreams.headers",
         "upstreams.credentials.value",
         "upstreams.credentials.client_secret",
         "store.redis.password",

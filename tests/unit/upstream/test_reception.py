@@ -12,11 +12,10 @@ SECRET = FixedHeader(name="Authorization", value="Bearer v-for-servers")
 
 
 async def test_what_the_server_is_shown_is_not_in_the_log_though_it_says_it(caplog: pytest.LogCaptureFixture) -> None:
-    settings = settings_for("http://server/", credentials=SECRET)
-    HandshakeLog().failed(
-        settings, failures.no_session({"code": -1, "message": "not with Bearer v-for-servers,\n you"})
-    )
-    assert [vars(record)["said"] for record in caplog.records] == ["-1 not with [redacted], you"]
+    settings = settings_for("http://server/", credentials=SECRET, headers={"X-Key": "the-other-key"})
+    said = "not with Bearer v-for-servers,\n nor the-other-key, you"
+    HandshakeLog().failed(settings, failures.no_session({"code": -1, "message": said}))
+    assert [vars(record)["said"] for record in caplog.records] == ["-1 not with [redacted], nor [redacted], you"]
 
 
 @pytest.mark.parametrize(

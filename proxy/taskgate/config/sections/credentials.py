@@ -180,6 +180,7 @@ class ServerTlsSection(Section):
 _HEADER_KEYS = ("header", "value")
 _CLIENT_KEYS = ("token_url", "client_id", "client_secret")
 _TARGET_KEYS = ("resource", "audience")
+_GRANTS = ("client_credentials", "token_exchange")
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "header": _HEADER_KEYS,
@@ -222,7 +223,7 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
     for key in (*_HEADER_KEYS, *_CLIENT_KEYS, *_TARGET_KEYS):
         if given.get(key) is not None and key not in _ALLOWED.get(mode, ()):
             yield (*where, key), f"must be null with mode {mode}"
-    uses_grant = mode in ("client_credentials", "token_exchange")
+    uses_grant = mode in _GRANTS
     if list_at(given, "scopes") and not uses_grant:
         yield (*where, "scopes"), f"must be empty with mode {mode}"
     if given.get("cache") is False and not uses_grant:
@@ -250,9 +251,12 @@ def _identity_conflicts(
 def _header_conflicts(upstream: Mapping[str, object], here: Location) -> Iterator[Conflict]:
     credentials, identity = mapping_at(upstream, "credentials"), mapping_at(upstream, "identity_headers")
     owners: dict[str, Location] = {}
+    if credentials.get("mode") in _GRANTS:
+        owners["authorization"] = (*here, "credentials", "mode")
     for location, name in (
         ((*here, "credentials", "header"), credentials.get("header")),
         *(((*here, "identity_headers", key), identity.get(key)) for key in ("context", "subject", "issuer")),
+        *(((*here, "headers", name), name) for name in mapping_at(upstream, "headers")),
     ):
         if isinstance(name, str) and owners.setdefault(name.lower(), location) != location:
             yield location, f"must not be the header of {dotted(owners[name.lower()])}"

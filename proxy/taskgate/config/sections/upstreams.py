@@ -29,12 +29,18 @@ from taskgate.config.fields import (
     Count,
     Glob,
     PositiveDuration,
+    Secret,
     Section,
     SizeIn,
     json_pattern,
 )
 from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict
-from taskgate.config.sections.credentials import CredentialsSection, IdentityHeadersSection, ServerTlsSection
+from taskgate.config.sections.credentials import (
+    CredentialsSection,
+    HeaderName,
+    IdentityHeadersSection,
+    ServerTlsSection,
+)
 from taskgate.config.sections.extensions import ExtensionsSection
 from taskgate.domain.versions import Revision
 from taskgate.protocol.discovery import CatalogueBounds
@@ -301,6 +307,8 @@ class UpstreamSection(Section):
     """
     protocol_version: Literal["auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] = "auto"
     """The protocol revision that the gateway uses with it; auto finds out which it supports."""
+    headers: Mapping[HeaderName, Secret] = Field(default={}, repr=False)
+    """Fixed headers of every request to it, beside its credentials; the values are not shown."""
     credentials: CredentialsSection = CredentialsSection()
     identity_headers: IdentityHeadersSection = IdentityHeadersSection()
     tls: ServerTlsSection = ServerTlsSection()
@@ -342,6 +350,7 @@ class UpstreamSection(Section):
             max_header=self.max_header,
             catalogue=catalogue,
             credentials=self.credentials.to_settings(),
+            headers=self.headers,
             identity=self.identity_headers.to_settings(),
             tls=self.tls.to_settings(),
             retries=None if self.transport == "stdio" else self.retries.to_settings(),
@@ -396,6 +405,7 @@ PROGRAM_DEFAULTS: Final[Mapping[tuple[str, ...], Any]] = {
 _CONNECTION_DEFAULTS: Final[Mapping[tuple[str, ...], tuple[Any, str]]] = {
     ("url",): (None, "which has a command"),
     ("credentials", "mode"): ("none", "where credentials go into env"),
+    ("headers",): ({}, "which has no headers"),
     ("identity_headers", "context"): (None, "which has no headers"),
     ("identity_headers", "subject"): (None, "which has no headers"),
     ("identity_headers", "issuer"): (None, "which has no headers"),

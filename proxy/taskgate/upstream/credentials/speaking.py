@@ -1,12 +1,12 @@
 """Credentials of requests to a server: `Credentials` makes their headers.
 
-They are a configured header or a bearer token, and headers that name the caller. A request's
+They are configured headers, a bearer token, and headers that name the caller. A request's
 headers are made anew, so none of the host's headers is in them. No token of one auth context is
 used for another. There is one `Credentials` per server; the `SessionTransport` of each session asks
 it for every request.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -35,12 +35,12 @@ class Credentials:
         self._clock = clock
         self._identity = settings.identity
         self._names_caller = settings.identity.subject is not None or settings.identity.issuer is not None
-        self._fixed: dict[str, str] = {}
+        self._fixed: Mapping[str, str] = settings.headers
         self._grant: GrantSettings | None = None
         self._endpoint: TokenEndpoint | None = None
         match settings.credentials:
             case FixedHeader(name=name, value=value):
-                self._fixed = {name: value}
+                self._fixed = {**settings.headers, name: value}
             case GrantSettings() as grant:
                 patience = (settings.connect + settings.first_byte).total_seconds()
                 self._grant = grant
@@ -65,17 +65,17 @@ class Credentials:
             return (await self._ask(principal)).token
         return await self._tokens.get(_key(grant, principal), principal)
 
-    def fields(self, principal: Principal, token: str | None) -> dict[str, str]:
+    def fields(self, principal: Principal, token: str | None) -> Mapping[str, str]:
         """Return the headers with the credentials and the caller's identity. `token` is the result
         of `token` for the same principal."""
-        fields = self._fixed if token is None else {_AUTHORIZATION: f"Bearer {token}"}
+        fields = self._fixed if token is None else {**self._fixed, _AUTHORIZATION: f"Bearer {token}"}
         named = self._identity
         if named.context is not None:
-            fields = fields | {named.context: principal.context}
+            fields = {**fields, named.context: principal.context}
         if named.subject is not None and principal.subject is not None:
-            fields = fields | {named.subject: written(principal.subject)}
+            fields = {**fields, named.subject: written(principal.subject)}
         if named.issuer is not None and principal.issuer is not None:
-            fields = fields | {named.issuer: written(principal.issuer)}
+            fields = {**fields, named.issuer: written(principal.issuer)}
         return fields
 
     def refused(self, principal: Principal, token: str) -> None:

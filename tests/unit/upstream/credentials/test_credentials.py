@@ -47,6 +47,28 @@ async def test_a_fixed_header_is_on_every_request_and_no_token(server: ScriptedS
     assert shown(server) == [None]
 
 
+@pytest.mark.parametrize("mode", ["none", "header", "token"])
+async def test_fixed_headers_are_on_every_request_beside_each_mode(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice, mode: str
+) -> None:
+    modes: dict[str, Any] = {
+        "none": (None, None),
+        "header": (FixedHeader(name="Authorization", value="Basic YTpi"), "Basic YTpi"),
+        "token": (exchange(endpoint), "Bearer issued-1.for_alice"),
+    }
+    credentials, authorization = modes[mode]
+    identity = IdentityHeaders(subject="X-Subject")
+    house = office(credentials, headers={"X-Api-Key": "a key", "X-Org": "7"}, identity=identity)
+    await house.call(somebody())
+    await server.streaming()
+    await house.sessions[0].close()
+    assert {request.verb for request in server.requests} == {"POST", "GET", "DELETE"}
+    assert shown(server, "x-api-key") == ["a key"]
+    assert shown(server, "x-org") == ["7"]
+    assert shown(server, "x-subject") == ["alice"]
+    assert shown(server) == [authorization]
+
+
 async def test_the_gateways_own_token_is_one_for_everybody(
     server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
 ) -> None:
