@@ -1,4 +1,5 @@
-"""A token endpoint that takes nothing on trust: client credentials (RFC 6749, 4.4) and token exchange (RFC 8693).
+"""A token endpoint that takes nothing on trust: client credentials (RFC 6749, 4.4), token exchange (RFC 8693), and
+the on-behalf-of flow of Entra.
 
 Every member of a request is held against what the test says it should be; whatever is missing, wrong, there twice or
 there besides is refused with the error that the RFCs name, and kept in `refusals`. It counts, and it can be told to
@@ -13,22 +14,32 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote_plus
 
+import jwt
 from aiohttp import web
 
 from helpers.secrets import noted
 
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ON_BEHALF_OF = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a request must say; None and () mean that it must not say it."""
+    """What a request must say; None and () mean that it must not say it.
+
+    `client_auth` is the only way by which the client may show itself. `key` verifies signed assertions for
+    `assertion_audience`; without it the assertion must be the second part of `client`.
+    """
 
     grant_type: str = EXCHANGE
     client: tuple[str, str] = ("taskgate", "the client's secret")
+    client_auth: str = "basic"
+    key: Any = None
+    assertion_audience: str | None = None
     resource: str | None = None
     audience: str | None = "https://reports.internal"
     scopes: tuple[str, ...] = ("reports.run",)
@@ -64,6 +75,8 @@ class ExchangeServer:
         self.owners: dict[str, str] = {}
         """Whose a token is that was given out."""
         self.refusals: list[str] = []
+        self.assertions: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        """Header and claims of each signed assertion."""
         self.url = ""
         self._runner: web.ServerRunner | None = None
 
@@ -116,15 +129,15 @@ class ExchangeServer:
             raise _Wrong("invalid_request", "the request line", 405)
         if request.content_type != "application/x-www-form-urlencoded":
             raise _Wrong("invalid_request", "the media type")
-        if _client_of(request.headers.getall("Authorization", ())) != self.terms.client:
-            raise _Wrong("invalid_client", "the client", 401)
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True)
         form = dict(pairs)
         if len(form) != len(pairs):
             raise _Wrong("invalid_request", "a member that is there twice")
+        if not self._is_the_client(request.headers.getall("Authorization", ()), form):
+            raise _Wrong("invalid_client", "the client", 401)
         if form.pop("grant_type", None) != self.terms.grant_type:
             raise _Wrong("unsupported_grant_type", "grant_type")
-        subject = self._subject(form) if self.terms.grant_type == EXCHANGE else self.terms.client[0]
+        subject = self.terms.client[0] if self.terms.grant_type == "client_credentials" else self._subject(form)
         for name, wanted, error in (
             ("resource", self.terms.resource, "invalid_target"),
             ("audience", self.terms.audience, "invalid_target"),
@@ -136,15 +149,54 @@ class ExchangeServer:
             raise _Wrong("invalid_request", f"members of no use: {sorted(form)}")
         return subject
 
+    def _is_the_client(self, authorization: Sequence[str], form: dict[str, str]) -> bool:
+        terms = self.terms
+        if terms.client_auth == "basic":
+            return _client_of(authorization) == terms.client
+        if authorization or form.pop("client_id", None) != terms.client[0]:
+            return False
+        if terms.client_auth == "post":
+            return form.pop("client_secret", None) == terms.client[1]
+        assertion = form.pop("client_assertion", "")
+        if form.pop("client_assertion_type", None) != ASSERTION:
+            return False
+        return assertion == terms.client[1] if terms.key is None else self._is_signed(assertion)
+
+    def _is_signed(self, assertion: str) -> bool:
+        client, audience = self.terms.client[0], self.terms.assertion_audience or self.url
+        try:
+            claims = jwt.decode(
+                assertion,
+                self.terms.key,
+                ["RS256", "PS256", "ES256", "ES384", "EdDSA"],
+                audience=audience,
+                options={
+                    "require": ["iss", "sub", "aud", "jti", "iat", "exp"],
+                    "verify_exp": False,
+                    "verify_iat": False,
+                },
+            )
+        except jwt.PyJWTError:
+            return False
+        is_new = claims["jti"] not in [before["jti"] for _, before in self.assertions]
+        self.assertions.append((jwt.get_unverified_header(assertion), claims))
+        return is_new and claims["iss"] == claims["sub"] == client
+
     def _subject(self, form: dict[str, str]) -> str:
+        if self.terms.grant_type == ON_BEHALF_OF:
+            if form.pop("requested_token_use", None) != "on_behalf_of":
+                raise _Wrong("invalid_request", "requested_token_use")
+            return self._known(form.pop("assertion", ""), "assertion")
         if form.pop("subject_token_type", None) != ACCESS_TOKEN:
             raise _Wrong("invalid_request", "subject_token_type")
         if form.pop("requested_token_type", None) != ACCESS_TOKEN:
             raise _Wrong("invalid_request", "requested_token_type")
-        subject = self.subjects.get(form.pop("subject_token", ""))
-        if subject is None:
-            raise _Wrong("invalid_grant", "subject_token")
-        return subject
+        return self._known(form.pop("subject_token", ""), "subject_token")
+
+    def _known(self, token: str, member: str) -> str:
+        if token not in self.subjects:
+            raise _Wrong("invalid_grant", member)
+        return self.subjects[token]
 
 
 def _client_of(authorization: Sequence[str]) -> tuple[str, str] | None:

@@ -232,7 +232,8 @@ async def test_an_endpoint_that_gives_nothing_is_told_without_a_word_of_it(
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
     answer = await host.ask("initialize", params)
     assert (answer.status, answer.code) == (200, -32603)
-    assert answer.error["message"] == "The gateway could not get credentials for the server"
+    text = "The gateway could not get credentials for the server: the user must sign in again in the host"
+    assert answer.error["message"] == text
     assert answer.error["data"] == {"origin": "upstream", "reason": "refused", "dispatched": False}
     assert endpoint.refusals == ["invalid_grant: subject_token"]
     assert server.requests == []

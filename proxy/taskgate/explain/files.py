@@ -27,6 +27,8 @@ from taskgate.system.descriptors import is_locked
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.auditlog.sinks import expect_log
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable, require_exporter
+from taskgate.upstream.credentials.client_auth import ClientFileRefused, expect_client_file
+from taskgate.upstream.settings import GrantSettings
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.app import ListenFailed, expect_address
 from taskgate.wiring.audit_files import LOG_FILE, sink_reasons
@@ -38,7 +40,15 @@ EXPIRES_SOON: Final = timedelta(days=30)
 """How long before the end of a certificate a warning begins."""
 _MOST_NAMES: Final = 5
 """Names of a certificate that a warning has."""
-_REFUSALS: Final = (KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable, StoreUnavailable, ListenFailed)
+_REFUSALS: Final = (
+    KeyFileRefused,
+    TlsRefused,
+    TlsFileRefused,
+    ClientFileRefused,
+    TracingUnavailable,
+    StoreUnavailable,
+    ListenFailed,
+)
 
 
 def check_machine(
@@ -73,6 +83,7 @@ def _steps(config: GatewayConfig) -> Iterator[Callable[[], object]]:
         yield lambda: made_context(tls)
     for name in config.upstreams:
         yield partial(_expect_upstream_tls, config, name)
+        yield partial(_expect_client_file, config, name)
     if config.tracing.enabled:
         yield lambda: require_exporter(Exporter(config.tracing.exporter))
 
@@ -84,6 +95,15 @@ def _expect_upstream_tls(config: GatewayConfig, name: str) -> None:
             tls_context(section.tls.to_settings())
         except TlsFileRefused as refused:
             raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
+
+
+def _expect_client_file(config: GatewayConfig, name: str) -> None:
+    grant = config.upstreams[name].credentials.to_settings()
+    if isinstance(grant, GrantSettings):
+        try:
+            expect_client_file(grant)
+        except ClientFileRefused as refused:
+            raise ClientFileRefused(f"upstreams.{name}.{refused}") from None
 
 
 def _check_address(key: str, address: BindAddress, found: Findings) -> None:

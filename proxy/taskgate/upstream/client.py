@@ -131,7 +131,9 @@ class UpstreamClient:
         self._guard = None if breaker is None else CircuitGuard(breaker, moved=observer.circuit, clock=clock)
         self._clock = clock
         has_credentials = bool(settings.credentials or settings.headers or settings.identity != IdentityHeaders())
-        self._credentials = Credentials(settings, observer=observer, clock=clock) if has_credentials else None
+        self._credentials = (
+            Credentials(settings, observer=observer, clock=clock, entropy=entropy) if has_credentials else None
+        )
         self._alarms = TimerWheel(settings.call.total_seconds())
         self._upstream_context = UpstreamContext(
             transport=SessionTransport(self._way.transport, self._guard, lambda: GATEWAY),

@@ -71,8 +71,9 @@ class Down(UpstreamFailed):
 class NoCredentials(Ours):
     """The gateway has no credentials for the server, so nothing was sent."""
 
-    def __init__(self, reason: UpstreamReason, more: str = "") -> None:
-        super().__init__(reason, f"The gateway could not get credentials for the server{more}", dispatched=False)
+    def __init__(self, reason: UpstreamReason, more: str = "", retry_after: timedelta | None = None) -> None:
+        text = f"The gateway could not get credentials for the server{more}"
+        super().__init__(reason, text, dispatched=False, retry_after=retry_after)
 
 
 class StaleToken(UpstreamFailed):
@@ -225,9 +226,9 @@ def http_cause(status: int) -> str:
     return f"HTTP {status}"
 
 
-def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
-    """The gateway has no credentials for the server, so nothing was sent."""
-    return NoCredentials(reason)
+def no_credentials(reason: UpstreamReason, more: str = "", *, retry_after: timedelta | None = None) -> UpstreamFailed:
+    """The gateway has no credentials for the server, so nothing was sent. `more` ends the text."""
+    return NoCredentials(reason, more, retry_after)
 
 
 def no_token() -> UpstreamFailed:

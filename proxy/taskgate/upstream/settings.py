@@ -43,20 +43,61 @@ class GrantKind(StrEnum):
     CLIENT_CREDENTIALS = "client_credentials"
     """For the gateway itself: one token for all callers (RFC 6749, 4.4)."""
     TOKEN_EXCHANGE = "token_exchange"  # noqa: S105 - a way to a token, not one
-    """For the token of a caller: one token per caller (RFC 8693)."""
+    """For the token of a caller: one token per caller."""
+
+
+class ExchangeProfile(StrEnum):
+    """Form of a request that exchanges the token of a caller."""
+
+    RFC8693 = "rfc8693"
+    ENTRA = "entra"
+    """The on-behalf-of flow of Microsoft Entra ID: a `jwt-bearer` grant with extra fields."""
+
+
+class ClientAuth(StrEnum):
+    """Way by which the gateway authenticates at a token endpoint."""
+
+    BASIC = "basic"
+    """The secret by HTTP Basic."""
+    POST = "post"
+    """The secret in the form."""
+    PRIVATE_KEY_JWT = "private_key_jwt"
+    """An assertion that the gateway signs (RFC 7523)."""
+    FEDERATED = "federated"
+    """A token that a platform writes into a file, as an assertion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionKey:
+    """The private key that signs assertions, and how.
+
+    `id` is its `kid`. `algorithm` None means the usual one of the key, `audience` None the token
+    endpoint.
+    """
+
+    file: Path
+    id: str | None = None
+    algorithm: str | None = None
+    audience: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
-    """Credentials that are requested: a bearer token.
+    """Credentials that are requested: a bearer token of at most `max_token` characters.
 
+    `client_auth` says which of `client_secret`, `assertion_key` and `assertion_file` is set.
     `keeps`: a token is reused as long as it is valid. If not, each request gets a new one.
     """
 
     kind: GrantKind
+    profile: ExchangeProfile = ExchangeProfile.RFC8693
     token_url: str = field(repr=False)
     client_id: str
-    client_secret: str = field(repr=False)
+    client_auth: ClientAuth = ClientAuth.BASIC
+    client_secret: str | None = field(default=None, repr=False)
+    assertion_key: AssertionKey | None = None
+    assertion_file: Path | None = None
+    max_token: int = 16 * 1024
     resource: str | None = None
     audience: str | None = None
     scopes: tuple[str, ...] = ()

@@ -9,7 +9,16 @@ import pytest
 from taskgate.config import GatewayConfig, effective
 from taskgate.config.fields import MASK
 from taskgate.config.model import DEFAULTS, conflicts, upstream_settings
-from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
+from taskgate.upstream.settings import (
+    AssertionKey,
+    ClientAuth,
+    ExchangeProfile,
+    FixedHeader,
+    GrantKind,
+    GrantSettings,
+    IdentityHeaders,
+    UpstreamTls,
+)
 
 Loads = Callable[..., GatewayConfig]
 
@@ -66,6 +75,30 @@ def test_a_token_is_asked_for_as_configured(loads: Loads, mode: str) -> None:
         scopes=("d", "e"),
         keeps=False,
     )
+
+
+def test_the_ways_of_a_client_are_settings(loads: Loads) -> None:
+    client = "token_url: 'https://idp.example.com/token', client_id: gw, mode: client_credentials"
+
+    def asked(keys: str) -> GrantSettings:
+        found = settings_of(loads(credentials(f"{client}, {keys}"))).credentials
+        assert isinstance(found, GrantSettings)
+        return found
+
+    posted = asked("client_auth: post, client_secret: s3cret, max_token: 1KiB")
+    assert (posted.client_auth, posted.client_secret, posted.max_token) == (ClientAuth.POST, "s3cret", 1024)
+    keys = "key_file: /k, key_id: one, algorithm: PS256, assertion_audience: 'https://i/'"
+    signed = asked(f"client_auth: private_key_jwt, {keys}")
+    key = AssertionKey(file=Path("/k"), id="one", algorithm="PS256", audience="https://i/")
+    assert (signed.client_auth, signed.client_secret, signed.assertion_key) == (ClientAuth.PRIVATE_KEY_JWT, None, key)
+    federated = asked("client_auth: federated, assertion_file: /t")
+    assert (federated.client_auth, federated.assertion_file) == (ClientAuth.FEDERATED, Path("/t"))
+
+
+@pytest.mark.parametrize("target", ["audience: 'api://a'", "scopes: ['api://a/.default', User.Read]"])
+def test_an_exchange_at_entra_needs_an_audience_or_scopes(loads: Loads, target: str) -> None:
+    asked = settings_of(loads(credentials(f"mode: token_exchange, profile: entra, {CLIENT}, {target}"))).credentials
+    assert asked.profile is ExchangeProfile.ENTRA
 
 
 @pytest.mark.parametrize("target", ["audience: a", "resource: 'https://a'"])

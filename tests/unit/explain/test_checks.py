@@ -84,6 +84,24 @@ def test_check_warns_of_them_and_ends_well(tmp_path: Path) -> None:
     assert checked.stderr == f"taskgate: warning: upstreams.a.command: {words}\n"
 
 
+@pytest.mark.parametrize(
+    ("way", "key"),
+    [("private_key_jwt", "key_file"), ("federated", "assertion_file")],
+)
+def test_check_reads_the_file_by_which_the_gateway_authenticates_at_a_token_endpoint(
+    tmp_path: Path, way: str, key: str
+) -> None:
+    file = tmp_path / "taskgate.yaml"
+    client = f"token_url: 'https://idp.example.com/token', client_id: gw, client_auth: {way}, {key}: none"
+    server = f"{{path: /a, url: 'http://127.0.0.1:3000/mcp', credentials: {{mode: client_credentials, {client}}}}}"
+    listen = "server: {listen: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0'}"
+    file.write_text(f"version: 1\nauth: {{mode: none}}\n{listen}\nupstreams: {{a: {server}}}\n")
+    checked = CliRunner().invoke(main, ["check", "--config", str(file)])
+    assert checked.exit_code == 2
+    told = f"upstreams.a.credentials.{key}: cannot be read: No such file or directory"
+    assert told in checked.stderr
+
+
 @pytest.mark.program
 async def test_a_gateway_warns_of_them_when_it_starts_and_when_it_reads_its_file_again(tmp_path: Path) -> None:
     server = "{{path: /a, transport: stdio, command: [{}]}}"

@@ -12,7 +12,7 @@ from typing import Any
 from helpers.recording_listener import RecordingListener
 from helpers.upstream_calls import task_call
 from helpers.welcomes import unheard_welcome
-from taskgate.clock import Clock, SystemClock
+from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.domain.versions import Peer
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
@@ -87,7 +87,9 @@ class House:
         self._settings = settings
         self._credentials: Credentials | None = None
         if settings.credentials is not None:
-            self._credentials = Credentials(settings, observer=Heard().observer(), clock=SystemClock())
+            self._credentials = Credentials(
+                settings, observer=Heard().observer(), clock=SystemClock(), entropy=SystemEntropy()
+            )
         self._alarms = TimerWheel(20.0)
         self._ids = count(1)
         self.guests: list[Guest] = []

@@ -12,10 +12,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from taskgate.config.addresses import FilePath, SecureUrl, Url, read_host
-from taskgate.config.fields import UNIQUE, Flag, Scope, Secret, Section, Text, json_pattern
+from taskgate.config.fields import KIB, MIB, UNIQUE, Flag, Scope, Secret, Section, SizeIn, Text, json_pattern
 from taskgate.config.problems import Conflict, Location, dotted, list_at, mapping_at
 from taskgate.config.sections.auth import auth_mode
-from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
+from taskgate.upstream.settings import (
+    AssertionKey,
+    ClientAuth,
+    ExchangeProfile,
+    FixedHeader,
+    GrantKind,
+    GrantSettings,
+    IdentityHeaders,
+    UpstreamTls,
+)
 
 # RFC 9110, 5.1 and 5.6.2.
 _HEADER = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"
@@ -70,6 +79,7 @@ def _read_server_name(written: str) -> str:
 
 HeaderName = Annotated[str, AfterValidator(_check_header), json_pattern(_HEADER)]
 IdentityHeader = Annotated[HeaderName, AfterValidator(_check_identity_header)]
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 ServerName = Annotated[str, AfterValidator(_read_server_name), json_pattern(_SERVER_NAME)]
 
 
@@ -89,10 +99,35 @@ class CredentialsSection(Section):
     """The value of that header."""
     token_url: SecureUrl | None = None
     """The token endpoint: an https URL, or an http one on a loopback host."""
+    max_token: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB
+    """The longest token that is accepted from it. Servers bound the head of a request, too."""
     client_id: Text | None = None
     """The gateway's client id at the token endpoint."""
+    client_auth: Literal["basic", "post", "private_key_jwt", "federated"] = "basic"
+    """How the gateway authenticates at the token endpoint.
+
+    basic: client_secret by HTTP's Basic scheme; post: client_secret in the form; private_key_jwt: an
+    assertion that it signs with key_file; federated: the token in assertion_file.
+    """
     client_secret: Secret | None = Field(default=None, repr=False)
-    """The gateway's client secret, sent by HTTP's Basic scheme."""
+    """The gateway's client secret."""
+    key_file: FilePath | None = None
+    """The private key of private_key_jwt, in PEM and without a password; read for each token.
+
+    A certificate in the same file adds its thumbprint to assertions, as x5t#S256.
+    """
+    key_id: Text | None = None
+    """The id of that key in assertions, their kid; null means none."""
+    algorithm: Algorithm | None = None
+    """The algorithm of assertions; null means RS256 for RSA keys, EdDSA, or ES256, ES384 and ES512 by
+    the curve.
+    """
+    assertion_audience: Text | None = None
+    """The aud of assertions; null means token_url."""
+    assertion_file: FilePath | None = None
+    """The file with the token of federated, which a platform renews; read for each token."""
+    profile: Literal["rfc8693", "entra"] = "rfc8693"
+    """The form of a token exchange; entra: the on-behalf-of flow of Microsoft Entra ID."""
     resource: Url | None = None
     """The resource URL that tokens are requested for; null names none."""
     audience: Text | None = None
@@ -111,18 +146,29 @@ class CredentialsSection(Section):
         if self.mode in ("client_credentials", "token_exchange"):
             assert self.token_url is not None, "a grant needs a token_url"
             assert self.client_id is not None, "a grant needs a client_id"
-            assert self.client_secret is not None, "a grant needs a client_secret"
             return GrantSettings(
                 kind=GrantKind(self.mode),
+                profile=ExchangeProfile(self.profile),
                 token_url=self.token_url,
+                max_token=self.max_token,
                 client_id=self.client_id,
+                client_auth=ClientAuth(self.client_auth),
                 client_secret=self.client_secret,
+                assertion_key=self._assertion_key(),
+                assertion_file=self.assertion_file,
                 resource=self.resource,
                 audience=self.audience,
                 scopes=self.scopes,
                 keeps=self.cache,
             )
         return None
+
+    def _assertion_key(self) -> AssertionKey | None:
+        if self.key_file is None:
+            return None
+        return AssertionKey(
+            file=self.key_file, id=self.key_id, algorithm=self.algorithm, audience=self.assertion_audience
+        )
 
 
 class IdentityHeadersSection(Section):
@@ -178,9 +224,12 @@ class ServerTlsSection(Section):
 
 
 _HEADER_KEYS = ("header", "value")
-_CLIENT_KEYS = ("token_url", "client_id", "client_secret")
+_CLIENT_KEYS = ("token_url", "client_id")
+_SIGNED_KEYS = ("key_file", "key_id", "algorithm", "assertion_audience")
+_PROOF_KEYS = ("client_secret", *_SIGNED_KEYS, "assertion_file")
 _TARGET_KEYS = ("resource", "audience")
 _GRANTS = ("client_credentials", "token_exchange")
+_GRANT_KEYS = (*_CLIENT_KEYS, *_PROOF_KEYS, *_TARGET_KEYS)
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "header": _HEADER_KEYS,
@@ -190,9 +239,18 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
 }
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "header": _HEADER_KEYS,
-    "client_credentials": (*_CLIENT_KEYS, *_TARGET_KEYS),
-    "token_exchange": (*_CLIENT_KEYS, *_TARGET_KEYS),
+    "client_credentials": _GRANT_KEYS,
+    "token_exchange": _GRANT_KEYS,
 }
+_PROOFS: Mapping[str, tuple[str, ...]] = {
+    "basic": ("client_secret",),
+    "post": ("client_secret",),
+    "private_key_jwt": _SIGNED_KEYS,
+    "federated": ("assertion_file",),
+}
+"""The keys of each way of `client_auth`; the first one is required."""
+_GRANT_DEFAULTS: Mapping[str, object] = {"client_auth": "basic", "max_token": "16KiB", "profile": "rfc8693"}
+"""Keys of grants that are never null, with their defaults."""
 
 
 def credential_conflicts(raw: object) -> Iterator[Conflict]:
@@ -220,7 +278,7 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
     for key in _REQUIRED[mode]:
         if given.get(key) is None:
             yield (*where, key), f"is required with mode {mode}"
-    for key in (*_HEADER_KEYS, *_CLIENT_KEYS, *_TARGET_KEYS):
+    for key in (*_HEADER_KEYS, *_GRANT_KEYS):
         if given.get(key) is not None and key not in _ALLOWED.get(mode, ()):
             yield (*where, key), f"must be null with mode {mode}"
     uses_grant = mode in _GRANTS
@@ -228,10 +286,49 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
         yield (*where, "scopes"), f"must be empty with mode {mode}"
     if given.get("cache") is False and not uses_grant:
         yield (*where, "cache"), f"must be true with mode {mode}"
-    if mode == "token_exchange" and all(given.get(key) is None for key in _TARGET_KEYS):
-        yield (*where, "audience"), "is required with mode token_exchange, unless resource is given"
+    if uses_grant:
+        yield from _client_conflicts(given, where, mode)
+    else:
+        for key, default in _GRANT_DEFAULTS.items():
+            if given.get(key, default) != default:
+                yield (*where, key), f"must be {default} with mode {mode}"
+    yield from _exchange_conflicts(given, where, mode)
     if mode == "token_exchange" and anonymous:
         yield (*where, "mode"), "must not be token_exchange with auth.mode none, where callers have no token"
+
+
+def _client_conflicts(given: Mapping[str, object], where: Location, mode: str) -> Iterator[Conflict]:
+    """Find keys that are missing for the way of `client_auth`, and those of another way."""
+    way = given.get("client_auth", "basic")
+    if not isinstance(way, str) or way not in _PROOFS:
+        return
+    needed = _PROOFS[way][0]
+    because = f"mode {mode}" if way == "basic" else f"client_auth {way}"
+    if given.get(needed) is None:
+        yield (*where, needed), f"is required with {because}"
+    for key in _PROOF_KEYS:
+        if given.get(key) is not None and key not in _PROOFS[way]:
+            yield (*where, key), f"must be null with client_auth {way}"
+
+
+def _exchange_conflicts(given: Mapping[str, object], where: Location, mode: str) -> Iterator[Conflict]:
+    """Find keys that an exchange lacks, or that its profile does not have."""
+    audience, scopes = given.get("audience"), list_at(given, "scopes")
+    if given.get("profile", "rfc8693") != "entra":
+        if mode == "token_exchange" and audience is None and given.get("resource") is None:
+            yield (*where, "audience"), "is required with mode token_exchange, unless resource is given"
+    elif mode == "client_credentials":
+        yield (*where, "profile"), f"must be rfc8693 with mode {mode}"
+    elif mode == "token_exchange":
+        if given.get("resource") is not None:
+            yield (*where, "resource"), "must be null with profile entra, whose scopes name the resource"
+        if audience is None and not scopes:
+            yield (*where, "scopes"), "is required with profile entra, unless audience is given"
+        if audience is not None and not all(str(scope).startswith(f"{audience}/") for scope in scopes):
+            yield (
+                (*where, "scopes"),
+                "must begin with audience and a slash with profile entra, which asks by scopes alone",
+            )
 
 
 def _identity_conflicts(

@@ -1,8 +1,9 @@
-"""OAuth token requests: `TokenEndpoint` sends client credentials or a token exchange.
+"""OAuth token requests: `TokenEndpoint` sends client credentials or the exchange of a caller's token.
 
 `speaking.Credentials` creates one per server, and requests a token when it has none cached that is
-still valid. Each `grant` is one POST to the endpoint. It returns a token and its lifetime, or
-raises UpstreamFailed; no exception of aiohttp passes through.
+still valid. Each `grant` is a POST to the endpoint, which `client_auth` authenticates. It returns a
+token and its lifetime, or raises UpstreamFailed; no exception of aiohttp passes through. A request
+without an answer, or with one for now (429, 5xx), is repeated within its time: nothing ran yet.
 
 No error or log line contains what was sent to the endpoint. Of its answer, only known error codes
 are logged.
@@ -10,10 +11,10 @@ are logged.
 
 import asyncio
 import re
-from base64 import b64encode
+from datetime import UTC, timedelta
+from email.utils import parsedate_to_datetime
 from logging import getLogger
 from typing import Final, NamedTuple
-from urllib.parse import quote_plus
 
 import orjson
 from aiohttp import (
@@ -27,22 +28,34 @@ from aiohttp import (
     hdrs,
 )
 
+from taskgate.clock import Clock, Entropy
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
-from taskgate.upstream.settings import GrantKind, GrantSettings
+from taskgate.upstream.credentials.client_auth import ClientAuthenticator, ClientFileRefused
+from taskgate.upstream.pauses import FOR_NOW, share
+from taskgate.upstream.settings import ExchangeProfile, GrantKind, GrantSettings
 
-MAX_ANSWER: Final = 64 * 1024
-"""The most bytes of an answer; no token that a server accepts is nearly as large."""
+ANSWER_BESIDE_TOKEN: Final = 48 * 1024
+"""The most bytes of an answer beside its token."""
 UNSAID: Final = 60.0
 """The lifetime in seconds that is assumed if the endpoint states none."""
 LONGEST: Final = 86_400.0
 """The longest lifetime in seconds; a longer one of the endpoint is cut to it."""
 
+ATTEMPTS: Final = 4
+"""The most requests for one token."""
+PAUSE_FIRST: Final = 0.25
+"""The longest pause in seconds before the second attempt; it doubles with each further one."""
+
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what kind of token, not one
 _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 # RFC 6750, 2.1: the characters of a bearer token.
-_BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,8192}=*")
+_BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+# Spellings of the type: `Bearer`, and `BearerToken` of an API gateway, whatever stands between words.
+_BEARER_TYPES: Final = frozenset({"bearer", "bearertoken"})
+_NO_LETTERS: Final = re.compile(r"[^a-z]+")
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")
 _CODES: Final = frozenset(
     {
@@ -54,12 +67,28 @@ _CODES: Final = frozenset(
         "invalid_token",
         "unauthorized_client",
         "unsupported_grant_type",
+        "interaction_required",
+        "login_required",
+        "consent_required",
     }
 )
-"""Error codes that are logged: RFC 6749, 5.2, RFC 6750, 3.1 and RFC 8693, 2.2.2."""
-# Error codes for which the subject token may be the cause. RFC 8693 prescribes invalid_request for
-# it; endpoints use the others as well.
-_OF_SUBJECTS: Final = frozenset({"invalid_grant", "invalid_request", "invalid_token"})
+"""Error codes that are logged: RFC 6749, 5.2, RFC 6750, 3.1, RFC 8693, 2.2.2, OpenID Connect, 3.1.2.6."""
+_SIGN_IN: Final = ": the user must sign in again in the host"
+_INTERACT: Final = (
+    ": the identity provider wants the user to act, such as to consent or to confirm a sign-in; "
+    "the user must sign in again in the host"
+)
+# Error codes for which the subject token may be the cause, with what its user can do. RFC 8693
+# prescribes invalid_request for it; endpoints use the others as well.
+_OF_SUBJECTS: Final = {
+    "invalid_grant": _SIGN_IN,
+    "invalid_token": _SIGN_IN,
+    "invalid_request": "",
+    "interaction_required": _INTERACT,
+    "login_required": _INTERACT,
+    "consent_required": _INTERACT,
+}
+INVALID_CLIENT: Final = "invalid_client"
 
 log = getLogger("taskgate.credentials")
 
@@ -82,54 +111,95 @@ class SubjectRefused(failures.StaleToken):
         super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
 
 
-class _Refused(Exception):
-    """No token was granted. `reason` decides the host's error; `word` is logged for operators: an
-    error code of the endpoint, or a word of this module. It is caught in `TokenEndpoint.grant`."""
+class ClientRefused(failures.NoCredentials):
+    """The endpoint refused the gateway itself: its secret may have been replaced."""
 
-    def __init__(self, reason: UpstreamReason, word: str) -> None:
-        super().__init__(word)
+
+class _Refused(Exception):
+    """No token was granted. `reason` decides the host's error; `code` is logged for operators: an
+    error code of the endpoint, or a word of this module, with `detail`. `is_for_now`: another
+    attempt may succeed, after `retry_after` seconds. It is caught in `TokenEndpoint.grant`."""
+
+    def __init__(
+        self,
+        reason: UpstreamReason,
+        code: str,
+        *,
+        detail: str = "",
+        is_for_now: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(code)
         self.reason = reason
-        self.word = word
+        self.code = code
+        self.word = f"{code} {detail}" if detail else code
+        self.is_for_now = is_for_now
+        self.retry_after = retry_after
 
 
 class TokenEndpoint:
     """One token endpoint, which grants tokens for one server, named `upstream` in log lines.
 
-    `patience` is the timeout of a token request in seconds. It belongs to one event loop, and its
-    owner closes it at the end.
+    `connect` and `patience` bound an attempt to connect, and a grant with all of its attempts, in
+    seconds. It belongs to one event loop, and its owner closes it at the end.
     """
 
-    def __init__(self, settings: GrantSettings, *, upstream: str, patience: float) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: GrantSettings,
+        *,
+        upstream: str,
+        connect: float,
+        patience: float,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
         self._upstream = upstream
+        self._connect = connect
         self._patience = patience
-        self._headers = {
-            hdrs.ACCEPT: "application/json",
-            hdrs.ACCEPT_ENCODING: "identity",
-            hdrs.AUTHORIZATION: basic(settings.client_id, settings.client_secret),
-            hdrs.USER_AGENT: "taskgate",
-        }
+        self._clock = clock
+        self._entropy = entropy
+        self.use(settings)
         self._session: ClientSession | None = None
         # The word that was logged last; None after a success, so that the next failure is logged.
         self._told: str | None = None
         self._closed = False
 
+    def use(self, settings: GrantSettings) -> None:
+        """Use these settings from the next request on."""
+        self._settings = settings
+        self._authenticator = ClientAuthenticator(settings, clock=self._clock, entropy=self._entropy)
+
     async def grant(self, subject_token: str | None) -> Granted:
         """Request a new token. For a token exchange, `subject_token` is the caller's token, else
         None.
 
-        Raises UpstreamFailed; SubjectRefused, which is one, if the subject token may be the cause.
+        Raises UpstreamFailed: SubjectRefused if the subject token may be the cause, ClientRefused if
+        the gateway itself is.
         """
         try:
-            granted = read_answer(*await self._ask(form_of(self._settings, subject_token)))
+            granted = await self._attempts(subject_token)
         except _Refused as refused:
             self._tell(refused.word)
-            failure = failures.no_credentials(refused.reason)
-            if subject_token is not None and refused.word in _OF_SUBJECTS:
-                failure = SubjectRefused(failure)
-            raise failure.copy() from None
+            raise _failure_of(refused, subject_token).copy() from None
         self._told = None
         return granted
+
+    async def _attempts(self, subject_token: str | None) -> Granted:
+        """Send the request until it is answered, or its time or its attempts are over. Raises
+        _Refused."""
+        loop = asyncio.get_running_loop()
+        until, longest = loop.time() + self._patience, PAUSE_FIRST
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return await self._ask(subject_token, until)
+            except _Refused as refused:
+                pause = max(longest * share(self._upstream, attempt), refused.retry_after or 0.0)
+                if not refused.is_for_now or loop.time() + pause >= until:
+                    raise
+            await asyncio.sleep(pause)
+            longest *= 2
+        return await self._ask(subject_token, until)
 
     async def close(self) -> None:
         """Abort every request. From now on `grant` fails, and no request is made. A second call
@@ -139,26 +209,43 @@ class TokenEndpoint:
         if session is not None:
             await session.close()
 
-    async def _ask(self, form: dict[str, str]) -> tuple[int, bytes]:
-        """POST the form; return status and body of the answer, whatever the status. Raises
-        _Refused."""
+    async def _ask(self, subject_token: str | None, until: float) -> Granted:
+        """Send the request once, and return the token of its answer. Raises _Refused."""
+        settings = self._settings
+        try:
+            proof = await self._authenticator.proof()
+        except ClientFileRefused as refused:
+            raise _Refused(UpstreamReason.REFUSED, "client_file", detail=str(refused)) from None
         if self._closed:
             raise _Refused(UpstreamReason.UNREACHABLE, "closed")
         if self._session is None:
             self._session = _new_session()
-        url, headers = self._settings.token_url, self._headers
         try:
             async with (
-                asyncio.timeout(self._patience),
-                self._session.post(url, data=form, headers=headers, allow_redirects=False) as response,
+                asyncio.timeout_at(until),
+                self._session.post(
+                    settings.token_url,
+                    data=form_of(settings, subject_token) | proof.fields,
+                    headers=_HEADERS | proof.headers,
+                    allow_redirects=False,
+                    timeout=ClientTimeout(total=None, sock_connect=self._connect),
+                ) as response,
             ):
-                return response.status, await _read(response)
+                if response.status in FOR_NOW:
+                    raise self._for_now(response)
+                body = await _read(response, settings.max_token + ANSWER_BESIDE_TOKEN)
+                return read_answer(settings, response.status, body)
         except TimeoutError:
-            raise _Refused(UpstreamReason.TIMEOUT, "timeout") from None
+            raise _Refused(UpstreamReason.TIMEOUT, "timeout", is_for_now=True) from None
         except ClientConnectorError:
-            raise _Refused(UpstreamReason.UNREACHABLE, "unreachable") from None
+            raise _Refused(UpstreamReason.UNREACHABLE, "unreachable", is_for_now=True) from None
         except (ClientError, OSError, ValueError):
-            raise _Refused(UpstreamReason.UNREACHABLE, "broken") from None
+            raise _Refused(UpstreamReason.UNREACHABLE, "broken", is_for_now=not self._closed) from None
+
+    def _for_now(self, response: ClientResponse) -> _Refused:
+        """Return the error for a status by which the endpoint refuses for now."""
+        pause = _pause_of(response.headers.get(hdrs.RETRY_AFTER, ""), self._clock)
+        return _Refused(UpstreamReason.UNREACHABLE, "status", is_for_now=True, retry_after=pause)
 
     def _tell(self, word: str) -> None:
         """Log why there is no token, unless the last failure had the same word."""
@@ -168,12 +255,14 @@ class TokenEndpoint:
             log.warning("could not get credentials for a server", extra={"upstream": self._upstream, "reason": word})
 
 
-def basic(client_id: str, client_secret: str) -> str:
-    """Return the value of `Authorization` by which the gateway authenticates as a client.
-
-    It is the Basic form of RFC 6749, 2.3.1, which every endpoint accepts.
-    """
-    return "Basic " + b64encode(f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()).decode()
+def _failure_of(refused: _Refused, subject_token: str | None) -> UpstreamFailed:
+    """Return the failure for hosts of a grant that was refused."""
+    pause = None if refused.retry_after is None else timedelta(seconds=refused.retry_after)
+    if refused.code == INVALID_CLIENT:
+        return ClientRefused(refused.reason)
+    if subject_token is not None and refused.code in _OF_SUBJECTS:
+        return SubjectRefused(failures.no_credentials(refused.reason, _OF_SUBJECTS[refused.code]))
+    return failures.no_credentials(refused.reason, retry_after=pause)
 
 
 def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str]:
@@ -182,6 +271,14 @@ def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str
     form = {"grant_type": "client_credentials"}
     if settings.kind is GrantKind.TOKEN_EXCHANGE:
         assert subject_token is not None, "a token exchange needs the caller's token"
+        if settings.profile is ExchangeProfile.ENTRA:
+            # The scopes name the resource; the endpoint has no fields for it.
+            return {
+                "grant_type": _JWT_BEARER,
+                "assertion": subject_token,
+                "requested_token_use": "on_behalf_of",
+                "scope": " ".join(settings.scopes or (f"{settings.audience}/.default",)),
+            }
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": subject_token,
@@ -196,18 +293,25 @@ def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str
     return form
 
 
-def read_answer(status: int, body: bytes) -> Granted:
+def read_answer(settings: GrantSettings, status: int, body: bytes) -> Granted:
     """Return the token in an answer. Raises _Refused if there is none, or it is no bearer token."""
-    if status != 200:
+    if not 200 <= status < 300:
         raise _refusal(status, body)
     answer = _object(body)
     token, kind = answer.get("access_token"), answer.get("token_type")
     issued = answer.get("issued_token_type", _ACCESS_TOKEN)
     if not isinstance(token, str) or not _BEARER.fullmatch(token):
         raise _Refused(UpstreamReason.REFUSED, "no_token")
-    if not isinstance(kind, str) or kind.lower() != "bearer" or issued not in (_ACCESS_TOKEN, _JWT):
+    if len(token) > settings.max_token:
+        raise _Refused(UpstreamReason.REFUSED, "too_large", detail="credentials.max_token")
+    if not _is_bearer(kind) or issued not in (_ACCESS_TOKEN, _JWT):
         raise _Refused(UpstreamReason.REFUSED, "token_type")
     return Granted(token, _lifetime(answer.get("expires_in")))
+
+
+def _is_bearer(kind: object) -> bool:
+    """Whether a value of `token_type` says bearer. So does a missing one."""
+    return kind is None or (isinstance(kind, str) and _NO_LETTERS.sub("", kind.lower()) in _BEARER_TYPES)
 
 
 def _refusal(status: int, body: bytes) -> _Refused:
@@ -217,10 +321,32 @@ def _refusal(status: int, body: bytes) -> _Refused:
     if status >= 500:
         return _Refused(UpstreamReason.UNREACHABLE, "status")
     try:
-        code = _object(body).get("error")
+        answer = _object(body)
     except _Refused:
-        code = None
-    return _Refused(UpstreamReason.REFUSED, code if isinstance(code, str) and code in _CODES else "status")
+        answer = {}
+    code = answer.get("error")
+    known = code if isinstance(code, str) and code in _CODES else "status"
+    return _Refused(UpstreamReason.REFUSED, known, detail=_entra_code(answer.get("error_codes")))
+
+
+def _entra_code(codes: object) -> str:
+    """Return the first code of Entra's own, such as AADSTS65001, which its pages explain; empty without one."""
+    match codes:
+        case [int() as code, *_] if not isinstance(code, bool) and 0 <= code < 10**9:
+            return f"AADSTS{code}"
+    return ""
+
+
+def _pause_of(written: str, clock: Clock) -> float | None:
+    """Return the seconds that a value of `Retry-After` asks for; None for an invalid or missing one."""
+    if _SECONDS.fullmatch(written):
+        return float(written)
+    try:
+        moment = parsedate_to_datetime(written)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max((moment - clock.wall()).total_seconds(), 0.0)
 
 
 def _object(body: bytes) -> dict[str, object]:
@@ -244,6 +370,9 @@ def _lifetime(said: object) -> float:
     return float(min(max(said, 0), LONGEST))
 
 
+_HEADERS: Final = {hdrs.ACCEPT: "application/json", hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: "taskgate"}
+
+
 def _new_session() -> ClientSession:
     # Token requests are minutes apart: a reused connection would be closed by then.
     return ClientSession(
@@ -251,15 +380,14 @@ def _new_session() -> ClientSession:
         cookie_jar=DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,
-        timeout=ClientTimeout(total=None, sock_connect=None),
     )
 
 
-async def _read(response: ClientResponse) -> bytes:
-    """Read the body. Raises _Refused if it exceeds MAX_ANSWER."""
+async def _read(response: ClientResponse, most: int) -> bytes:
+    """Read the body. Raises _Refused if it exceeds `most` bytes."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
-        if len(body) > MAX_ANSWER:
+        if len(body) > most:
             raise _Refused(UpstreamReason.REFUSED, "too_large")
     return bytes(body)

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from taskgate.clock import Clock
+from taskgate.clock import Clock, Entropy
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
@@ -30,7 +30,9 @@ class Credentials:
     refused the token. `observer` is told the duration and success of each token request.
     """
 
-    def __init__(self, settings: UpstreamSettings, *, observer: UpstreamObserver, clock: Clock) -> None:
+    def __init__(
+        self, settings: UpstreamSettings, *, observer: UpstreamObserver, clock: Clock, entropy: Entropy
+    ) -> None:
         self._observer = observer
         self._clock = clock
         self._identity = settings.identity
@@ -42,9 +44,15 @@ class Credentials:
             case FixedHeader(name=name, value=value):
                 self._fixed = {**settings.headers, name: value}
             case GrantSettings() as grant:
-                patience = (settings.connect + settings.first_byte).total_seconds()
                 self._grant = grant
-                self._endpoint = TokenEndpoint(grant, upstream=settings.name, patience=patience)
+                self._endpoint = TokenEndpoint(
+                    grant,
+                    upstream=settings.name,
+                    connect=settings.connect.total_seconds(),
+                    patience=(settings.connect + settings.first_byte).total_seconds(),
+                    clock=clock,
+                    entropy=entropy,
+                )
             case None:
                 pass
         self._tokens = Tokens(self._ask, clock=clock)

@@ -68,7 +68,7 @@ async def test_each_token_of_those_who_wait_is_tried_once_and_no_more(
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("invalid_client", 401), ("invalid_target", 400), ("slow_down", 429), ("invalid_grant", 503)]
+    ("code", "status"), [("invalid_client", 401), ("invalid_target", 400), ("slow_down", 400), ("invalid_grant", 501)]
 )
 async def test_what_is_not_about_the_token_is_the_same_for_all_who_wait(
     endpoint: ExchangeServer, office: NewOffice, code: str, status: int
