@@ -122,5 +122,8 @@ class RecordingUpstream:
             usage=usage,
         )
 
+    def renew(self, settings: Any) -> None:
+        self.asked.append("renew")
+
     async def close(self) -> None:
         self.asked.append("close")

@@ -109,6 +109,22 @@ async def test_the_gateways_credentials_go_with_the_stream_and_every_message(eve
     assert len({headers["x-whose"] for headers in sent}) == 1
 
 
+async def test_a_secret_that_was_replaced_goes_with_the_next_message_of_an_open_stream(events: SseServer) -> None:
+    events.token = noted("a-token-for-this-server")
+
+    def shown() -> GatewayConfig:
+        value = f"Bearer {events.token}"
+        return over_sse(events, credentials={"mode": "header", "header": "Authorization", "value": value})
+
+    async with serve(shown()) as gateway:
+        host = await gateway.greeted()
+        events.token = noted("another-token-for-this-server")
+        assert (await host.call("echo", {"a": 1})).error["message"] == "The server refused the gateway's credentials"
+        assert (await gateway.reload(shown())).result == "success"
+        assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert len(events.lines) == 1
+
+
 async def test_whether_it_is_well_is_asked_over_a_stream_of_its_own(events: SseServer) -> None:
     async with serve(over_sse(events, health={"interval": "1h"})) as gateway:
         await gateway.upstream_is(up=True)

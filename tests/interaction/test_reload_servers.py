@@ -8,6 +8,7 @@ import pytest
 from helpers.gateway.configuration import GatewayConfig, configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
+from helpers.secrets import noted
 from helpers.server import Hold, ScriptedServer
 from helpers.virtual_time import pass_time
 from helpers.waiting import bounded, eventually
@@ -49,6 +50,36 @@ async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_g
     # What no host has any more is let go now and then.
     await pass_time(60)
     assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
+
+
+def keyed(server: ScriptedServer, key: str, **keys: Any) -> GatewayConfig:
+    """A server that gets a key."""
+    upstream = {"path": "/reports/mcp", "url": server.url, "headers": {"X-Api-Key": key}, **keys}
+    return configuration({}, upstreams={"reports": upstream})
+
+
+async def test_a_secret_that_was_replaced_reaches_the_sessions_that_are_open(server: ScriptedServer) -> None:
+    async with serve(keyed(server, "the-first-key")) as gateway:
+        host, modern = await gateway.greeted(), gateway.modern()
+        for each in (host, modern):
+            assert await echoed(each) == "the first"
+        before = len(server.heard("initialize"))
+        assert await gateway.reload(keyed(server, noted("the-second-key"))) == SUCCESS
+        for each in (host, modern):
+            assert await echoed(each) == "the first"
+        assert len(server.heard("initialize")) == before
+        shown = [request.headers["x-api-key"] for request in server.requests]
+        assert shown[-2:] == ["the-second-key"] * 2
+        assert set(shown[:-2]) == {"the-first-key"}
+
+
+async def test_a_server_that_was_replaced_gets_later_secrets_too(server: ScriptedServer) -> None:
+    async with serve(keyed(server, "the-first-key")) as gateway:
+        old = await gateway.greeted()
+        assert await gateway.reload(keyed(server, "the-first-key", timeouts={"connect": "4s"})) == SUCCESS
+        assert await gateway.reload(keyed(server, noted("the-second-key"), timeouts={"connect": "4s"})) == SUCCESS
+        assert await echoed(old) == "the first"
+        assert server.requests[-1].headers["x-api-key"] == "the-second-key"
 
 
 async def test_a_server_is_added_and_another_taken_away_whose_tasks_go_on(

@@ -1,6 +1,4 @@
-"""The work of `serve`: start the gateway, handle signals and reloads, and stop it. `FileWatch`
-notices that the configuration file has changed.
-"""
+"""The work of `serve`: start the gateway, handle signals and reloads, and stop it."""
 
 import asyncio
 import gc
@@ -26,6 +24,7 @@ from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
 from taskgate.system import allocator, descriptors
 from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
+from taskgate.system.file_watch import FileWatch
 from taskgate.system.secret_files import forbid_core_dumps
 from taskgate.system.service_notifier import ServiceNotifier
 from taskgate.telemetry import logs
@@ -40,36 +39,8 @@ if TYPE_CHECKING:
     from taskgate.operators.explain import CallToExplain
 
 
-class FileWatch:
-    """One file, watched from the creation of the object.
-
-    A file that is replaced as a whole is noticed. So is one behind a link that is switched to
-    another folder, as Kubernetes does with a ConfigMap. A file that is missing for a moment is no
-    change.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._stamp = self._current_stamp()
-
-    def has_changed(self) -> bool:
-        """Whether the file has changed since the last call that returned True, or since the start."""
-        stamp = self._current_stamp()
-        if stamp is None or stamp == self._stamp:
-            return False
-        self._stamp = stamp
-        return True
-
-    def _current_stamp(self) -> tuple[int, ...] | None:
-        try:
-            found = self._file.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
 WATCH_INTERVAL: Final = 2.0
-"""Seconds between two checks whether the configuration file has changed."""
+"""Seconds between two checks whether the configuration file, or one that it refers to, has changed."""
 
 _START_ERRORS: Final = (
     ListenFailed,
@@ -103,11 +74,13 @@ def serve_until_stopped(
             "--listen and --admin cannot be used with --config: set server.listen and admin.listen in the file."
         )
     forbid_core_dumps()
-    watch = None if file is None else FileWatch(file)
+    watch = None if file is None or no_watch else FileWatch(file)
     try:
         new_loop = loop_factory(loop)
         if file is not None:
             config = settings.load(file, os.environ)
+            if watch is not None:
+                watch.follow(config.references.files)
         elif command is not None:
             config = _config_for_command(command, listen, admin)
         else:
@@ -121,7 +94,7 @@ def serve_until_stopped(
     read_config = None if file is None else partial(_reload, file)
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(_serve(config, directory, read_config, None if no_watch else watch))
+            runner.run(_serve(config, directory, read_config, watch))
     except _START_ERRORS as error:
         fail(error, FAILED, hide=config.references.hide)
 
@@ -191,6 +164,7 @@ async def _serve(
         config,
         data_directory=directory,
         read_config=read_config,
+        watch=watch,
         configure_logs=_configure_logs,
         end=signals.end,
         explain=_explain,
@@ -202,7 +176,8 @@ async def _serve(
         allocator.configure()
         _announce(service.startup_report(), format=config.logging.format, loop=name_of(loop))
         notifier.ready()
-        reloads = loop.create_task(_reload_on_change(service, hangup, watch, notifier))
+        interval = None if watch is None else WATCH_INTERVAL
+        reloads = loop.create_task(_reload_on_change(service, hangup, notifier, interval))
         await signals.stop.wait()
         notifier.stopping()
         reloads.cancel()
@@ -232,14 +207,15 @@ async def _explain(config: GatewayConfig, port: int, call: "CallToExplain") -> d
 
 
 async def _reload_on_change(
-    service: Service, hangup: asyncio.Event, watch: FileWatch | None, notifier: ServiceNotifier
+    service: Service, hangup: asyncio.Event, notifier: ServiceNotifier, interval: float | None
 ) -> NoReturn:
-    """Reload the configuration on SIGHUP, or if its file has changed."""
+    """Reload the configuration on SIGHUP, or if its files have changed, which is checked each
+    `interval` seconds."""
     while True:
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if watch is None else WATCH_INTERVAL):
+            async with asyncio.timeout(interval):
                 await hangup.wait()
-        has_changed = watch is not None and watch.has_changed()
+        has_changed = service.has_changed()
         if hangup.is_set():
             service.reopen()
         if hangup.is_set() or has_changed:

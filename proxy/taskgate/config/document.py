@@ -22,6 +22,7 @@ from ruamel.yaml.reader import ReaderError
 from taskgate.config.fields import MASK
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
 from taskgate.config.references import NO_REFERENCES, References
+from taskgate.system.file_watch import FileStamp, stamp_of
 from taskgate.system.secret_files import ADVICE, read_secret
 
 MAX_SECRET = 2**16
@@ -53,8 +54,8 @@ class Expanded(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def expand(text: str, environ: Mapping[str, str]) -> Expanded:
-    """Replace every reference in `text`.
+def expand(text: str, environ: Mapping[str, str], files: dict[Path, FileStamp] | None = None) -> Expanded:
+    """Replace every reference in `text`. The files that references name are added to `files`.
 
     - `${NAME}` is a variable that must be set.
     - `${NAME:-default}` is the default where the variable is unset or empty, as in a shell.
@@ -65,6 +66,7 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     Any other `$` is a problem, so that a mistyped reference is never taken literally.
     """
     problems: list[str] = []
+    files = {} if files is None else files
     # Each piece of the text, and whether it is shown.
     pieces: list[tuple[str, bool]] = []
     end = 0
@@ -72,7 +74,7 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
         pieces.append((text[end : match.start()], True))
         end = match.end()
         try:
-            pieces.append(("$", True) if match["dollar"] is not None else _resolve(match["body"], environ))
+            pieces.append(("$", True) if match["dollar"] is not None else _resolve(match["body"], environ, files))
         except _Unresolved as unresolved:
             problems.append(str(unresolved))
     pieces.append((text[end:], True))
@@ -84,13 +86,22 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     )
 
 
-def _resolve(body: str | None, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the value of a reference, and whether it is shown: only a default is. Raises _Unresolved."""
+def _resolve(body: str | None, environ: Mapping[str, str], files: dict[Path, FileStamp]) -> tuple[str, bool]:
+    """Return the value of a reference, and whether it is shown: only a default is. Raises _Unresolved.
+
+    A file that it names is added to `files`.
+    """
     reference = None if body is None else _BODY.fullmatch(body)
     if reference is None:
         raise _Unresolved(_EXPECTED)
     name, default = reference["name"], reference["default"]
-    value = _content(Path(reference["file"]), default) if reference["file"] else environ.get(name)
+    if reference["file"]:
+        path = Path(reference["file"])
+        # Before the content: what is written after it then counts as a change.
+        files.setdefault(path, stamp_of(path))
+        value = _content(path, default)
+    else:
+        value = environ.get(name)
     if default is not None and not value:
         return default, True
     if value is None:
@@ -244,6 +255,7 @@ class _Builder:
     unusable: set[Location] = field(default_factory=set)
     shown: dict[Location, str] = field(default_factory=dict)
     values: dict[Location, tuple[str, ...]] = field(default_factory=dict)
+    files: dict[Path, FileStamp] = field(default_factory=dict)
 
     def build(self) -> ConfigDocument:
         root = self._root()
@@ -260,7 +272,7 @@ class _Builder:
             lines=self.lines,
             problems=tuple(self.problems),
             unusable=frozenset(self.unusable),
-            references=References.of(self.shown, self.values),
+            references=References.of(self.shown, self.values, self.files),
         )
 
     def _root(self) -> Any:
@@ -286,7 +298,7 @@ class _Builder:
         return self._mapping(location)
 
     def _scalar(self, event: Any, location: Location) -> object:
-        found = expand(event.value, self.environ)
+        found = expand(event.value, self.environ, self.files)
         masked = [f"must not have {MASK}, which stands for what is not shown"] if MASK in found.text else []
         for problem in (*found.problems, *masked):
             self._refuse(location, event, problem)

@@ -14,6 +14,7 @@ from taskgate.domain.versions import Peer
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.calls import PrincipalSource, SessionCallListener
 from taskgate.upstream.session import CallTracer, RequestCounter, SessionUsage
+from taskgate.upstream.settings import UpstreamSettings
 
 
 class CountableUpstream(Upstream, Protocol):
@@ -27,6 +28,10 @@ class CountableUpstream(Upstream, Protocol):
         host: Peer | None = None,
     ) -> UpstreamSession:
         """Return a session as `session` does."""
+        ...
+
+    def renew(self, settings: UpstreamSettings) -> None:
+        """Use the secrets of these settings from the next request on, if its own are of that form."""
         ...
 
 
@@ -69,6 +74,10 @@ class CountedUpstream:
         self._sessions += 1
         self._empty.clear()
         return session
+
+    def renew(self, settings: UpstreamSettings) -> None:
+        """Use the secrets of these settings from the next request on, in all sessions."""
+        self._inner.renew(settings)
 
     def redirect_to(self, successor: Callable[[], Upstream | None]) -> None:
         """Open further sessions at what `successor` returns; None means at this server.

@@ -27,8 +27,9 @@ from taskgate.upstream.context import (
     Running,
     UpstreamContext,
     request_ids,
+    secrets_of,
 )
-from taskgate.upstream.credentials.speaking import Credentials
+from taskgate.upstream.credentials.speaking import Credentials, Look, look_nowhere
 from taskgate.upstream.descriptions import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.duplex.passive_health import PassiveHealth
 from taskgate.upstream.duplex.transport import ChannelTransport
@@ -110,8 +111,8 @@ log = getLogger("taskgate.upstream")
 class UpstreamClient:
     """An `Upstream` made from its settings. `way` is its transport, None for Streamable HTTP.
 
-    `dialect` encodes messages for the legacy era, `modern` for the modern era. Raises
-    TlsFileRefused.
+    `look` looks for replaced secrets. `dialect` encodes messages for the legacy era, `modern` for the
+    modern era. Raises TlsFileRefused.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class UpstreamClient:
         clock: Clock,
         entropy: Entropy,
         way: TransportChoice | None = None,
+        look: Look = look_nowhere,
     ) -> None:
         self.name = settings.name
         self._way = way or TransportChoice(HttpTransport(settings, observer.retried))
@@ -131,9 +133,9 @@ class UpstreamClient:
         self._guard = None if breaker is None else CircuitGuard(breaker, moved=observer.circuit, clock=clock)
         self._clock = clock
         has_credentials = bool(settings.credentials or settings.headers or settings.identity != IdentityHeaders())
-        self._credentials = (
-            Credentials(settings, observer=observer, clock=clock, entropy=entropy) if has_credentials else None
-        )
+        self._credentials: Credentials | None = None
+        if has_credentials:
+            self._credentials = Credentials(settings, observer=observer, clock=clock, entropy=entropy, look=look)
         self._alarms = TimerWheel(settings.call.total_seconds())
         self._upstream_context = UpstreamContext(
             transport=SessionTransport(self._way.transport, self._guard, lambda: GATEWAY),
@@ -170,6 +172,13 @@ class UpstreamClient:
             self._upstream_context.reception.decided(settings, (self._era,), reason, settings.revision)
         if self._checks is not None:
             self._checks.begin()
+
+    def renew(self, settings: UpstreamSettings) -> None:
+        """Use the secrets of these settings from the next request on, if its own are of that form."""
+        mine, others = self._upstream_context.settings.without_secrets(), settings.without_secrets()
+        if self._credentials is not None and (mine.credentials, mine.headers) == (others.credentials, others.headers):
+            self._credentials.use(settings)
+            self._upstream_context.reception.secrets = secrets_of(settings)
 
     def vitals(self) -> Vitals:
         up = self._way.up() if self._checks is None else self._checks.up

@@ -157,11 +157,16 @@ class EraReason(StrEnum):
 
 
 class HandshakeLog:
-    """The log lines about handshakes with one server. Belongs to one event loop."""
+    """The log lines about handshakes with one server. Belongs to one event loop.
 
-    __slots__ = ("_decided", "_logged_at", "_unlogged")
+    `secrets` have replaced those of the settings. None of either is in a line, even if the server
+    says it.
+    """
+
+    __slots__ = ("_decided", "_logged_at", "_unlogged", "secrets")
 
     def __init__(self) -> None:
+        self.secrets: tuple[str, ...] = ()
         # The last line about the era: sessions and health checks find it each for themselves.
         self._decided: tuple[Eras, Revision | None, EraReason] | None = None
         # By reason: the loop time of the last line, and the failures since that.
@@ -204,7 +209,7 @@ class HandshakeLog:
         self._logged_at[reason], self._unlogged[reason] = now, 0
         of: dict[str, object] = {"upstream": settings.name, "reason": reason, "text": str(failure), "times": times}
         if said:
-            of["said"] = _redacted(settings, said)
+            of["said"] = _redacted((*secrets_of(settings), *self.secrets), said)
         log.warning("a server did not accept `initialize`: requests to it fail, and the next one tries again", extra=of)
 
 
@@ -217,10 +222,14 @@ def words_of(error: Mapping[str, Any]) -> str:
     return f"{error.get('code')} {error.get('message')}" if error else ""
 
 
-def _redacted(settings: UpstreamSettings, said: str) -> str:
-    secrets = list(settings.headers.values() if settings.stdio is None else settings.stdio.env.values())
-    if isinstance(settings.credentials, FixedHeader):
-        secrets.append(settings.credentials.value)
+def secrets_of(settings: UpstreamSettings) -> tuple[str, ...]:
+    """Return the secrets that a server gets by these settings."""
+    fixed = settings.headers if settings.stdio is None else settings.stdio.env
+    shown = (settings.credentials.value,) if isinstance(settings.credentials, FixedHeader) else ()
+    return (*fixed.values(), *shown)
+
+
+def _redacted(secrets: tuple[str, ...], said: str) -> str:
     redaction = SecretRedaction(secrets)
     text = redaction.redacted(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
     # A log line must not contain newlines.

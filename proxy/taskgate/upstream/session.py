@@ -512,10 +512,15 @@ class SessionTransport:
         self._checks = checks
 
     @overload
-    async def send(self, outgoing: Outgoing, *, is_again: bool = False) -> Incoming: ...
+    async def send(self, outgoing: Outgoing) -> Incoming: ...
 
     @overload
     async def send(self, outgoing: Outgoing, *, by: Callable[[Outgoing], Coroutine[Any, Any, _Sent]]) -> _Sent: ...
+
+    @overload
+    async def send(
+        self, outgoing: Outgoing, *, by: Callable[[Outgoing], Coroutine[Any, Any, Any]] | None, is_again: bool
+    ) -> Any: ...
 
     async def send(
         self,
@@ -524,9 +529,13 @@ class SessionTransport:
         by: Callable[[Outgoing], Coroutine[Any, Any, Any]] | None = None,
         is_again: bool = False,
     ) -> Any:
-        """Send a request, by a message channel if `by` is the function that does so."""
+        """Send a request, by a message channel if `by` is the function that does so.
+
+        If the server refuses the credentials and there are others, it is sent again, once
+        (`is_again`).
+        """
         send = by or self._send
-        asked, watch, credentials, token, principal = outgoing, self._watch, self._credentials, None, None
+        asked, watch, credentials, token, principal, shown = outgoing, self._watch, self._credentials, None, None, None
         if credentials is not None or self._asks_whose or self._checks:
             # A copy, because its sender may send it again.
             outgoing = replace(outgoing, checks=outgoing.checks or self._checks)
@@ -537,7 +546,8 @@ class SessionTransport:
                 outgoing.principal = principal
             if credentials is not None and principal is not None:
                 token = await credentials.token(principal)
-                outgoing.headers = {**outgoing.headers, **credentials.fields(principal, token)}
+                shown = credentials.fields(principal, token)
+                outgoing.headers = {**outgoing.headers, **shown}
         if watch is None or outgoing.only_listens or outgoing.follows:
             incoming = await send(outgoing)
         else:
@@ -563,17 +573,28 @@ class SessionTransport:
                 raise
             finally:
                 watch.settle(number, ok, cause, requester)
-        if token is not None and incoming.status == _UNAUTHORIZED and credentials is not None and principal is not None:
-            # The server refused the token. The answer is returned: a call is not sent twice.
+        if incoming.status == _UNAUTHORIZED and credentials is not None and principal is not None:
+            if not is_again and await _are_replaced(credentials, principal, token, shown or {}, incoming):
+                # The server did not run it. The second refusal is the answer.
+                return await self.send(asked, by=by, is_again=True)
             credentials.refused(principal, token)
-            if outgoing.only_listens and not is_again:
-                # A stream has no effect at the server, so it is opened again, with a new token.
-                incoming.release()
-                return await self.send(asked, is_again=True)
         return incoming
 
     async def close(self) -> None:
         """Do nothing: the connections are shared by all sessions with the server."""
+
+
+async def _are_replaced(
+    credentials: Credentials, principal: Principal, token: str | None, shown: Mapping[str, str], refusal: Any
+) -> bool:
+    """Whether there are other credentials than those that the server refused; `refusal` is released then."""
+    is_answer = False
+    try:
+        is_answer = not await credentials.replaced(principal, token, shown)
+    finally:
+        if not is_answer:
+            refusal.release()
+    return not is_answer
 
 
 def _is_answer(failure: UpstreamFailed) -> bool | None:

@@ -4,11 +4,11 @@ Values only. `config` builds the settings; `wiring` connects the observer to tel
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from taskgate.domain.versions import Era, Revision, era_of
 from taskgate.protocol.discovery import CatalogueBounds
@@ -249,6 +249,19 @@ class UpstreamSettings:
     breaker: Breaker | None = None
     health: HealthSettings | None = None
     extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
+
+    def without_secrets(self) -> Self:
+        """Return these settings without secrets for the server: two that are equal differ in secrets
+        alone. Those of a program are its environment, and stay."""
+        credentials = self.credentials
+        match credentials:
+            case FixedHeader():
+                credentials = replace(credentials, value="")
+            case GrantSettings():
+                credentials = replace(credentials, client_secret=None)
+            case None:
+                pass
+        return replace(self, credentials=credentials, headers=dict.fromkeys(self.headers, ""))
 
     @property
     def place(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -29,6 +30,8 @@ from taskgate.operators.access import OperatorAccess
 from taskgate.stores.references import ReferenceOf
 from taskgate.stores.shared import SharedBackend
 from taskgate.system.allocator import IdleTrim
+from taskgate.system.background import Background
+from taskgate.system.file_watch import FileWatch
 from taskgate.telemetry.events import UnlimitedAuditCapacity
 from taskgate.telemetry.metrics.admission import PENALIZED, RATE_WAITING
 from taskgate.telemetry.metrics.gateway import LoopLag
@@ -69,7 +72,8 @@ class Service:
     """One gateway, from `start` to `close`.
 
     `data_directory` is for a store and keys without a configured path. `read_config` reads the
-    configuration again, on a thread, for `reread`; it raises ConfigurationError. `configure_logs` is
+    configuration again, on a thread, for `reread`; it raises ConfigurationError. `watch` watches its
+    files; None if their changes have no effect by themselves. `configure_logs` is
     called with the new configuration after a reload that changed the logging settings. `end` is
     called when an operator requests a drain, and has to lead to `drain` and `close`;
     without it the request is refused. `explain` explains a call for the API of operators; it gets the
@@ -85,6 +89,7 @@ class Service:
         data_directory: Path | None,
         environment: Environment | None = None,
         read_config: Callable[[], GatewayConfig] | None = None,
+        watch: FileWatch | None = None,
         configure_logs: Callable[[GatewayConfig], None] = lambda _: None,
         end: Callable[[], None] | None = None,
         explain: "ExplainCall | None" = None,
@@ -93,6 +98,8 @@ class Service:
         self._data_directory = data_directory
         self._environment = environment or Environment()
         self._read_config = read_config
+        self._watch_files = watch
+        self._looks = Background()
         self._configure_logs = configure_logs
         self._end = end
         self._explain = explain
@@ -167,11 +174,35 @@ class Service:
         async with self._reread_lock:
             if self._reload is None or self._is_ending:
                 return NOT_NOW
+            # What changes from here on is a change for the next look.
+            self.has_changed()
             try:
                 config = await asyncio.to_thread(self._read_config)
             except Exception as error:
                 return self._reload.fail(error)
+            if self._watch_files is not None:
+                self._watch_files.follow(config.references.files)
             return await self.reload(config)
+
+    def has_changed(self) -> bool:
+        """Whether watched files have changed since they were read, or since this was last True.
+
+        False before the gateway can reload, so that no change is lost.
+        """
+        return self._watch_files is not None and self._reload is not None and self._watch_files.has_changed()
+
+    async def look(self) -> None:
+        """Reload if watched files have changed, and wait for a reload that is under way.
+
+        A server refused credentials, which may have been replaced. A caller that is cancelled
+        does not stop the reload.
+        """
+        if self.has_changed():
+            # In an empty context: the reload is no part of the request that caused it.
+            await asyncio.shield(Context().run(self._looks.start, self.reread))
+        elif self._watch_files is not None and self._reread_lock.locked():
+            async with self._reread_lock:
+                pass
 
     def reopen(self) -> None:
         """Reopen the files of the audit log, after a log rotation moved them. Never raises."""
@@ -272,7 +303,9 @@ class Service:
             telemetry=telemetry,
             environment=self._environment,
             port=port,
+            look=self.look,
         )
+        closers.add(self._looks.close)
         await self._join_cluster(runtime.cluster)
         self._open_parts(runtime)
         self._listener = PublicListener(

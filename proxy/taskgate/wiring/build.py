@@ -7,6 +7,7 @@ entropy, store and transports can be passed in by an `Environment`, so that a si
 same gateway.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -170,8 +171,11 @@ async def build_runtime(
     telemetry: TelemetryPipeline,
     environment: Environment,
     port: int,
+    look: Callable[[], Awaitable[None]],
 ) -> Runtime:
     """Create all parts, not yet open. Raises TlsFileRefused.
+
+    `look` reads changed files of the configuration; upstreams call it when credentials are refused.
 
     `shared` is what the store offers to replicas that share it; None if it is not shared. `clock`
     is the clock for the times in records: that of a shared store. `port` is the public listener's.
@@ -186,7 +190,7 @@ async def build_runtime(
     upstreams = UpstreamRegistry(
         live=live,
         quota_subjects=quota_subjects,
-        make=upstream_maker(supervisor, entropy),
+        make=upstream_maker(supervisor, entropy, look),
         tracing=telemetry.tracing,
         event_sink=event_sink,
         clock=clock,

@@ -6,13 +6,14 @@ comes first, then `switch`, or `discard` if something else of the configuration 
 prepared takes effect before `switch`, which never fails and never waits.
 
 A server whose settings changed is replaced: new sessions use its successor, and it is closed after
-its last session. A concurrency limit belongs to a server's name and place. It stays while calls or
-sessions still use it, so that a server that returns has its old limit with its running calls.
+its last session. If only secrets changed, the server stays, and open sessions use the new ones. A
+concurrency limit belongs to a server's name and place. It stays while calls or sessions still use
+it, so that a server that returns has its old limit with its running calls.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from math import inf
@@ -55,6 +56,7 @@ from taskgate.telemetry.events import (
 from taskgate.telemetry.tracing import Tracing
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.client import UpstreamClient, choose_transport
+from taskgate.upstream.credentials.speaking import Look, look_nowhere
 from taskgate.upstream.session import RequestCounter
 from taskgate.upstream.settings import (
     FixedHeader,
@@ -76,8 +78,9 @@ _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvai
 """Events that report a state. From a replaced server, they would overwrite its successor's state."""
 
 
-def upstream_maker(supervisor: Supervisor, entropy: Entropy) -> MakeUpstream:
-    """Return the factory of upstreams. `supervisor` starts server programs."""
+def upstream_maker(supervisor: Supervisor, entropy: Entropy, look: Look = look_nowhere) -> MakeUpstream:
+    """Return the factory of upstreams. `supervisor` starts server programs, `look` looks for replaced
+    secrets."""
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> CountableUpstream:
         extensions = settings.extensions
@@ -89,6 +92,7 @@ def upstream_maker(supervisor: Supervisor, entropy: Entropy) -> MakeUpstream:
             clock=clock,
             entropy=entropy,
             way=choose_transport(settings, observer, supervisor),
+            look=look,
         )
 
     return made
@@ -228,10 +232,16 @@ class UpstreamRegistry:
             bulkhead.adjust(bulkhead_settings(prepared.config, name))
             # A hold is of the name: it stays if the server moves to another place, or is away for a while.
             bulkhead.hold(name in held)
-            if name not in before or before[name].server is not mounted.server:
+            if name not in before or before[name].server.upstream is not mounted.server.upstream:
                 mounted.server.upstream.open()
+            elif before[name].server is not mounted.server:
+                mounted.server.upstream.renew(mounted.server.settings)
         for name, mounted in before.items():
             self._replace(mounted, prepared.mounted_servers.get(name))
+        for upstream, (name, place) in self._leaving.items():
+            successor = prepared.mounted_servers.get(name)
+            if successor is not None and successor.server.settings.place == place:
+                upstream.renew(successor.server.settings)
         self._drop_unused_limits({mounted.limit.bulkhead for mounted in prepared.mounted_servers.values()})
 
     def vitals(self) -> Mapping[str, Mapping[str, Any]]:
@@ -247,11 +257,18 @@ class UpstreamRegistry:
         self._leaving.clear()
 
     def _server(self, config: GatewayConfig, name: str) -> _Server:
-        """Return the present server of that name, or another one if its settings have changed."""
+        """Return the present server of that name, or another one if its settings have changed.
+
+        If only secrets differ, it is the present one, which `switch` gives the new ones.
+        """
         settings = upstream_settings(config, name)
         files, present = _files(settings.tls), self._mounted.get(name)
-        if present is not None and (present.server.settings, present.server.files) == (settings, files):
-            return present.server
+        if present is not None and present.server.files == files:
+            before = present.server.settings
+            if before == settings:
+                return present.server
+            if before.without_secrets() == settings.without_secrets():
+                return replace(present.server, settings=settings)
         report = UpstreamReport(self._event_sink)
         try:
             made = self._make(settings, _observer(name, report, self._event_sink), self._clock)
@@ -316,7 +333,7 @@ class UpstreamRegistry:
         """Handle that a mount was replaced or removed; `successor` may have the same server."""
         if successor is None or successor.limit is not mounted.limit:
             self._replaced_limits[mounted.mount.name, mounted.limit.place] = mounted.limit
-        if successor is not None and successor.server is mounted.server:
+        if successor is not None and successor.server.upstream is mounted.server.upstream:
             return
         upstream = mounted.server.upstream
         mounted.server.report.replaced = True

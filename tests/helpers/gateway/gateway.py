@@ -228,10 +228,11 @@ async def serve(
     *,
     data_directory: Path | None = None,
     source: Callable[[], GatewayConfig] | None = None,
+    watch: Any = None,
     explain: Callable[..., Awaitable[Mapping[str, Any]]] | None = None,
 ) -> AsyncIterator[Gateway]:
-    """A gateway for the length of a block; `source` is what is read when its configuration is read again,
-    `explain` what its API explains calls with.
+    """A gateway for the length of a block; `source` is what is read when its configuration is read again, `watch` a
+    watch of its files, `explain` what its API explains calls with.
 
     What its metrics page shows at the end, and all that its audit log has in files, is judged as what else is told.
     """
@@ -239,11 +240,16 @@ async def serve(
         for secret in (upstream.credentials.value, upstream.credentials.client_secret):
             if secret is not None:
                 noted(secret)
+        for value in getattr(upstream, "headers", {}).values():
+            if len(value) >= SHORTEST:
+                noted(value)
         for value in upstream.env.values():
             if len(value) >= SHORTEST:
                 noted(value)
     # Left out where nothing is reloaded, so that the landing before can be played as well.
     again: dict[str, Any] = {} if source is None else {"read_config": source}
+    if watch is not None:
+        again["watch"] = watch
     if explain is not None:
         again["explain"] = explain
     environment = environment or Environment()

@@ -25,12 +25,16 @@ CALL = Params('{"name":"echo","arguments":{}}')
 
 
 class Office:
-    """The upstream; to be closed. `got` has whether a token came of each request for one."""
+    """The upstream; to be closed. `got` has whether a token came of each request for one. A look finds `found`, and is
+    counted in `looks`.
+    """
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self.clock = ManualClock()
         self.got: list[bool] = []
         self.sessions: list[UpstreamSession] = []
+        self.found: UpstreamSettings | None = None
+        self.looks = 0
         observer = UpstreamObserver(
             answered=lambda *_: None,
             session_lost=lambda: None,
@@ -40,8 +44,13 @@ class Office:
         )
         dialects = {"dialect": LegacyUpstream("1", ExtensionPolicy()), "modern": ModernUpstream("1", ExtensionPolicy())}
         self.upstream = UpstreamClient(
-            settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy()
+            settings, **dialects, observer=observer, clock=self.clock, entropy=SystemEntropy(), look=self.look
         )
+
+    async def look(self) -> None:
+        self.looks += 1
+        if self.found is not None:
+            self.upstream.renew(self.found)
 
     def session(self, principal: Principal | Callable[[], Principal]) -> UpstreamSession:
         principal_source = principal if callable(principal) else lambda: principal

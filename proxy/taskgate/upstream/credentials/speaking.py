@@ -3,10 +3,13 @@
 They are configured headers, a bearer token, and headers that name the caller. A request's
 headers are made anew, so none of the host's headers is in them. No token of one auth context is
 used for another. There is one `Credentials` per server; the `SessionTransport` of each session asks
-it for every request.
+it for every request. So sessions that are open get replaced secrets (`use`) with their next request.
+
+A server that answers 401 may know more than the gateway: a secret was replaced, or a token revoked.
+`replaced` looks for that, once for each request.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -14,9 +17,17 @@ from taskgate.clock import Clock, Entropy
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.credentials.grants import Granted, SubjectRefused, TokenEndpoint
+from taskgate.upstream.credentials.grants import ClientRefused, Granted, SubjectRefused, TokenEndpoint
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
+
+Look = Callable[[], Awaitable[None]]
+"""Looks for replaced secrets, and has `Credentials.use` called before it returns if there are any."""
+
+
+async def look_nowhere() -> None:
+    """Find no replaced secrets."""
+
 
 _AUTHORIZATION: Final = "Authorization"
 # Visible ASCII, except the escape character and the separator of list values.
@@ -26,36 +37,48 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not
 class Credentials:
     """The credentials for one server. It belongs to one event loop, and is closed at the end.
 
-    `token` gets the token of a request, `fields` makes its headers, `refused` tells that the server
-    refused the token. `observer` is told the duration and success of each token request.
+    `token` gets the token of a request, `fields` makes its headers, `replaced` and `refused` tell that
+    the server refused them. `observer` is told the duration and success of each token request.
     """
 
     def __init__(
-        self, settings: UpstreamSettings, *, observer: UpstreamObserver, clock: Clock, entropy: Entropy
+        self,
+        settings: UpstreamSettings,
+        *,
+        observer: UpstreamObserver,
+        clock: Clock,
+        entropy: Entropy,
+        look: Look = look_nowhere,
     ) -> None:
         self._observer = observer
         self._clock = clock
+        self._look = look
         self._identity = settings.identity
         self._names_caller = settings.identity.subject is not None or settings.identity.issuer is not None
-        self._fixed: Mapping[str, str] = settings.headers
-        self._grant: GrantSettings | None = None
-        self._endpoint: TokenEndpoint | None = None
-        match settings.credentials:
-            case FixedHeader(name=name, value=value):
-                self._fixed = {**settings.headers, name: value}
-            case GrantSettings() as grant:
-                self._grant = grant
-                self._endpoint = TokenEndpoint(
-                    grant,
-                    upstream=settings.name,
-                    connect=settings.connect.total_seconds(),
-                    patience=(settings.connect + settings.first_byte).total_seconds(),
-                    clock=clock,
-                    entropy=entropy,
-                )
-            case None:
-                pass
+        self._fixed = _fixed_of(settings)
+        grant = settings.credentials
+        self._grant = grant if isinstance(grant, GrantSettings) else None
+        self._endpoint = None
+        if self._grant is not None:
+            self._endpoint = TokenEndpoint(
+                self._grant,
+                upstream=settings.name,
+                connect=settings.connect.total_seconds(),
+                patience=(settings.connect + settings.first_byte).total_seconds(),
+                clock=clock,
+                entropy=entropy,
+            )
         self._tokens = Tokens(self._ask, clock=clock)
+
+    def use(self, settings: UpstreamSettings) -> None:
+        """Use the secrets of these settings from the next request on. They have the same mode.
+
+        Tokens of the old secret are still good, until the server refuses them.
+        """
+        self._fixed = _fixed_of(settings)
+        if self._endpoint is not None and isinstance(settings.credentials, GrantSettings):
+            self._grant = settings.credentials
+            self._endpoint.use(self._grant)
 
     async def token(self, principal: Principal) -> str | None:
         """Return the token for a principal, cached or new; None if the credentials are no token.
@@ -86,10 +109,26 @@ class Credentials:
             fields = {**fields, named.issuer: written(principal.issuer)}
         return fields
 
-    def refused(self, principal: Principal, token: str) -> None:
+    async def replaced(self, principal: Principal, token: str | None, shown: Mapping[str, str]) -> bool:
+        """Whether a request that the server refused with 401 has other credentials when it is sent again.
+
+        `shown` are its headers from `fields`. Its token is forgotten, which counts if it was used
+        before. Replaced secrets are looked for.
+        """
+        is_other = token is not None and self._forget(principal, token)
+        if self._fixed:
+            await self._look()
+        return is_other or any(shown.get(name) != value for name, value in self._fixed.items())
+
+    def refused(self, principal: Principal, token: str | None) -> None:
         """Forget a token that the server refused with 401; the next request gets another."""
-        if self._grant is not None:
-            self._tokens.drop(_key(self._grant, principal), token)
+        if token is not None:
+            self._forget(principal, token)
+
+    def _forget(self, principal: Principal, token: str) -> bool:
+        grant = self._grant
+        assert grant is not None, "a token comes from a grant"
+        return grant.keeps and self._tokens.drop(_key(grant, principal), token)
 
     async def close(self) -> None:
         """Stop all token requests."""
@@ -109,12 +148,29 @@ class Credentials:
             raise SubjectRefused(failures.no_token())
         began = self._clock.elapsed()
         try:
-            granted = await endpoint.grant(exchanged)
+            granted = await self._granted(endpoint, exchanged)
         except UpstreamFailed:
             self._observer.credentials_got(self._clock.elapsed() - began, False)
             raise
         self._observer.credentials_got(self._clock.elapsed() - began, True)
         return granted
+
+    async def _granted(self, endpoint: TokenEndpoint, subject_token: str | None) -> Granted:
+        """Request a token; once more if the secret that was refused has been replaced."""
+        before = self._grant
+        try:
+            return await endpoint.grant(subject_token)
+        except ClientRefused:
+            await self._look()
+            if self._grant == before:
+                raise
+        return await endpoint.grant(subject_token)
+
+
+def _fixed_of(settings: UpstreamSettings) -> Mapping[str, str]:
+    """Return the headers that are the same for every request."""
+    header = settings.credentials
+    return {**settings.headers, header.name: header.value} if isinstance(header, FixedHeader) else settings.headers
 
 
 def written(name: str) -> str:

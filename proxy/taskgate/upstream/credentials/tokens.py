@@ -38,13 +38,14 @@ class _Token(NamedTuple):
 class _Flight(SingleFlight[_Token]):
     """One entry: the token request made for `principal`, under way or with its result.
 
-    `others` are further entries of the same key, by subject token. They are used after the subject
-    token of this one was refused.
+    `uses` counts the requests that got it. `others` are further entries of the same key, by subject
+    token. They are used after the subject token of this one was refused.
     """
 
     def __init__(self, have: Callable[[Principal], Coroutine[Any, Any, _Token]], principal: Principal) -> None:
         super().__init__(partial(have, principal))
         self.principal = principal
+        self.uses = 0
         self.others: dict[str | None, _Flight] = {}
 
 
@@ -78,11 +79,16 @@ class Tokens:
         # It was another token of the same caller; this one may be accepted.
         return await self._wait(key, flight.others.setdefault(principal.token, _Flight(self._have, principal)))
 
-    def drop(self, key: Hashable, token: str) -> None:
-        """Forget this token of a key, so the next `get` requests another; a newer one stays."""
+    def drop(self, key: Hashable, token: str) -> bool:
+        """Forget this token of a key, so the next `get` requests another; a newer one stays.
+
+        False if it was requested for the last request alone: another one would be no better.
+        """
         flight = self._kept.get(key)
-        if flight is not None and flight.value is not None and flight.value.text == token:
-            del self._kept[key]
+        if flight is None or flight.value is None or flight.value.text != token:
+            return True
+        del self._kept[key]
+        return flight.uses > 1
 
     async def close(self) -> None:
         """Remove everything and stop the token requests; waiting callers get UpstreamFailed."""
@@ -96,6 +102,7 @@ class Tokens:
         self._kept[key] = flight
         if len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
+        flight.uses += 1
         try:
             return (flight.value or await flight.get()).text
         except Abandoned:

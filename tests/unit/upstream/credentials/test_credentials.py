@@ -3,16 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from helpers.exchange_server import ExchangeServer, Terms
-from helpers.server import ScriptedServer, status
+from helpers.server import ScriptedServer, Turn, in_turn, result, status
 from helpers.waiting import eventually
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.speaking import written
 from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
+from unit.upstream.conftest import settings_for
 from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
 
 NewOffice = Callable[..., Office]
@@ -121,33 +123,179 @@ async def test_the_endpoint_of_the_tests_refuses_what_is_wrong(
 # --- a server that does not take them
 
 
-async def test_a_refused_token_is_dropped_and_the_call_not_repeated(
+async def test_a_token_that_is_revoked_early_is_replaced_and_the_call_sent_once_more(
     server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
 ) -> None:
-    house = office(exchange(endpoint))
-    session = house.session(somebody())
+    session = office(exchange(endpoint)).session(somebody())
+    await relay(session)
+    server.script["echo"] = in_turn(status(401), result({"content": []}))
+    assert (await relay(session)).error is None
+    assert (len(server.heard("tools/call")), endpoint.asked) == (3, 2)
+    assert server.requests[-1].headers["authorization"] == "Bearer issued-2.for_alice"
+
+
+async def test_the_second_refusal_is_the_answer(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    session = office(exchange(endpoint)).session(somebody())
     await relay(session)
     server.script["echo"] = status(401)
     refused = await failure(session)
     assert (refused.reason, str(refused)) == ("refused", "The server refused the gateway's credentials")
-    assert (len(server.heard("tools/call")), endpoint.asked) == (2, 1)
+    assert (len(server.heard("tools/call")), endpoint.asked) == (3, 2)
     del server.script["echo"]
     await relay(session)
-    assert (len(server.heard("tools/call")), endpoint.asked) == (3, 2)
-    assert server.requests[-1].headers["authorization"] == "Bearer issued-2.for_alice"
+    assert (len(server.heard("tools/call")), endpoint.asked) == (4, 3), "neither of the two is used again"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_token_that_was_requested_for_this_request_is_not_replaced(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice, keeps: bool
+) -> None:
+    server.methods["initialize"] = status(401)
+    await failure(office(exchange(endpoint, keeps=keeps)).session(somebody()))
+    assert (len(server.heard("initialize")), endpoint.asked) == (1, 1)
 
 
 async def test_calls_that_are_refused_together_cost_one_new_token(
     server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
 ) -> None:
-    house = office(exchange(endpoint))
+    session = office(exchange(endpoint)).session(somebody())
+    await session.open()
+    revoked = f"Bearer {endpoint.issued[0]}"
+
+    async def guarded(turn: Turn) -> Any:
+        is_revoked = turn.request.headers["Authorization"] == revoked
+        return await (status(401) if is_revoked else result({"content": []}))(turn)
+
+    server.script["echo"] = guarded
+    answers = await asyncio.gather(*(relay(session) for _ in range(10)))
+    assert [answer.error for answer in answers] == [None] * 10
+    assert (endpoint.asked, len(server.heard("tools/call"))) == (2, 20)
+
+
+# --- secrets that are replaced
+
+
+def guarded_by(name: str, value: str) -> Any:
+    """Takes the calls that have this header, and no others."""
+
+    async def answer(turn: Turn) -> Any:
+        return await (result({"content": []}) if turn.request.headers.get(name) == value else status(401))(turn)
+
+    return answer
+
+
+OLD = FixedHeader(name="Authorization", value="Bearer old")
+NEW = FixedHeader(name="Authorization", value="Bearer new")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "seen"),
+    [
+        ({"credentials": OLD}, {"credentials": NEW}, "authorization", ["Bearer old", "Bearer new"]),
+        ({"headers": {"X-Key": "old"}}, {"headers": {"X-Key": "new"}}, "x-key", ["old", "new"]),
+    ],
+    ids=["credentials", "headers"],
+)
+async def test_an_open_session_uses_a_new_secret_at_its_next_request(
+    server: ScriptedServer, office: NewOffice, old: dict[str, Any], new: dict[str, Any], name: str, seen: list[str]
+) -> None:
+    house = office(**old)
+    session = house.session(somebody())
+    await relay(session)
+    house.upstream.renew(settings_for(server.url, **new))
+    await relay(session)
+    assert shown(server, name) == seen
+    assert (len(server.heard("initialize")), house.looks) == (1, 0)
+
+
+async def test_a_server_that_refuses_a_secret_has_the_gateway_look_for_another_and_gets_the_call_again(
+    server: ScriptedServer, office: NewOffice
+) -> None:
+    house = office(OLD)
+    session = house.session(somebody())
+    await session.open()
+    server.script["echo"] = guarded_by("authorization", "Bearer new")
+    house.found = settings_for(server.url, credentials=NEW)
+    assert (await relay(session)).error is None
+    assert (len(server.heard("tools/call")), house.looks) == (2, 1)
+
+
+@pytest.mark.parametrize("found", [None, "the same", "another that is wrong"])
+async def test_a_secret_that_stays_wrong_is_looked_for_once_and_told(
+    server: ScriptedServer, office: NewOffice, found: str | None
+) -> None:
+    house = office(OLD)
     session = house.session(somebody())
     await session.open()
     server.script["echo"] = status(401)
-    await asyncio.gather(*(failure(session) for _ in range(10)))
-    del server.script["echo"]
+    if found is not None:
+        house.found = settings_for(server.url, credentials=OLD if found == "the same" else NEW)
+    refused = await failure(session)
+    assert str(refused) == "The server refused the gateway's credentials"
+    sent = 2 if found == "another that is wrong" else 1
+    assert (len(server.heard("tools/call")), house.looks) == (sent, 1)
+
+
+async def test_a_header_beside_a_token_may_be_what_was_refused(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    grant = exchange(endpoint, keeps=False)
+    house = office(grant, headers={"X-Key": "old"})
+    session = house.session(somebody())
+    await session.open()
+    server.script["echo"] = guarded_by("x-key", "new")
+    house.found = settings_for(server.url, credentials=grant, headers={"X-Key": "new"})
+    assert (await relay(session)).error is None
+    assert (len(server.heard("tools/call")), house.looks) == (2, 1)
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_client_secret_that_is_refused_is_looked_for_once(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice, is_found: bool
+) -> None:
+    house = office(exchange(endpoint))
+    endpoint.terms = Terms(client=("taskgate", "another secret"))
+    if is_found:
+        house.found = settings_for(server.url, credentials=exchange(endpoint))
+        await house.call(somebody())
+    else:
+        await failure(house.session(somebody()))
+    assert (endpoint.asked, house.looks, house.got) == (1 + is_found, 1, [is_found])
+
+
+async def test_a_token_of_the_old_secret_is_used_until_it_ends(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    house = office(exchange(endpoint))
+    await house.call(somebody())
+    endpoint.terms = Terms(client=("taskgate", "another secret"))
+    house.upstream.renew(settings_for(server.url, credentials=exchange(endpoint)))
+    await house.call(somebody())
+    assert endpoint.asked == 1
+    house.clock.advance(timedelta(hours=1))
+    await house.call(somebody())
+    assert (endpoint.asked, endpoint.refusals) == (2, [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"credentials": FixedHeader(name="X-Other", value="new")},
+        {"credentials": None},
+        {"credentials": NEW, "headers": {"X-More": "new"}},
+    ],
+)
+async def test_settings_of_another_form_leave_a_session_as_it_is(
+    server: ScriptedServer, office: NewOffice, other: dict[str, Any]
+) -> None:
+    house = office(OLD)
+    session = house.session(somebody())
     await relay(session)
-    assert endpoint.asked == 2
+    house.upstream.renew(settings_for(server.url, **other))
+    await relay(session)
+    assert shown(server) == ["Bearer old"]
 
 
 async def test_403_is_no_reason_for_another_token(

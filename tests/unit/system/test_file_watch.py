@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.cli.serve import FileWatch
+from taskgate.system.file_watch import FileWatch, stamp_of
 
 
 def write(path: Path, text: str) -> Path:
@@ -78,3 +78,18 @@ def test_links_in_a_circle_are_no_news(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert not FileWatch(tmp_path / "a").has_changed()
+
+
+def test_further_files_are_watched_from_before_they_were_read(tmp_path: Path) -> None:
+    config, key = (write(tmp_path / name, "one") for name in ("taskgate.yaml", "key"))
+    watch, before = FileWatch(config), stamp_of(key)
+    as_long(key)
+    watch.follow({key: before})
+    assert (watch.has_changed(), watch.has_changed()) == (True, False)
+    watch.follow({key: before})
+    assert not watch.has_changed(), "what was seen is not news again"
+    watch.follow({})
+    as_long(key)
+    assert not watch.has_changed()
+    as_long(config)
+    assert watch.has_changed()
