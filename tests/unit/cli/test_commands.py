@@ -374,6 +374,22 @@ async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: lis
 
 
 @pytest.mark.program
+async def test_a_secret_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    key, new = tmp_path / "key", tmp_path / "new"
+    for path, secret in ((key, "the-first-key"), (new, "the-second-key")):
+        path.touch(mode=0o600)
+        path.write_text(secret)
+    server = f"{{path: /a, url: '{URL}', health: null, headers: {{X-Api-Key: '${{file:{key}}}'}}}}"
+    file = write_configuration(tmp_path, "", upstreams=f"{{a: {server}}}")
+    async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
+        new.replace(key)
+        await gateway.child.said(rb"configuration reloaded[^\n]*success")
+    (line,) = (line for line in gateway.log_lines() if line["event"] == "configuration reloaded")
+    assert line["changed"] == ["upstreams.a.headers.X-Api-Key"]
+    assert '-key"' not in gateway.log.read_text().replace("X-Api-Key", "")
+
+
+@pytest.mark.program
 async def test_a_file_that_cannot_be_used_is_told_as_check_tells_it_and_changes_nothing(tmp_path: Path) -> None:
     file = write_configuration(tmp_path, URL)
     async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
