@@ -83,6 +83,21 @@ class StaleToken(UpstreamFailed):
     """
 
 
+class SubjectRefused(StaleToken):
+    """The token endpoint refused, and the caller's token (the subject token) may be the cause.
+
+    With a newer token of the caller the request may succeed. It is raised in place of `failure`,
+    with the same reason and text.
+    """
+
+    def __init__(self, failure: UpstreamFailed) -> None:
+        super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
+
+
+class ClientRefused(NoCredentials):
+    """The token endpoint refused the gateway itself: its secret may have been replaced."""
+
+
 class Severed(UpstreamFailed):
     """The message channel to the server ended with everything on it: no answer can be resumed."""
 

@@ -26,8 +26,7 @@ from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import MAX_OWNERS, SessionPool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.credentials.grants import Granted
-from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.credentials.tokens import Granted, Tokens
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
 from unit.gateway.modern.test_lines import mount, peer

@@ -14,7 +14,7 @@ import re
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from logging import getLogger
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 from aiohttp import (
@@ -32,6 +32,7 @@ from taskgate.clock import Clock, Entropy
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.credentials.client_auth import ClientAuthenticator, ClientFileRefused
+from taskgate.upstream.credentials.tokens import Granted
 from taskgate.upstream.pauses import FOR_NOW, share
 from taskgate.upstream.settings import ExchangeProfile, GrantKind, GrantSettings
 
@@ -91,28 +92,6 @@ _OF_SUBJECTS: Final = {
 INVALID_CLIENT: Final = "invalid_client"
 
 log = getLogger("taskgate.credentials")
-
-
-class Granted(NamedTuple):
-    """A token, and its lifetime in seconds."""
-
-    token: str
-    lifetime: float
-
-
-class SubjectRefused(failures.StaleToken):
-    """The endpoint refused, and the caller's token (the subject token) may be the cause.
-
-    With a newer token of the caller the request may succeed. It is raised in place of `failure`,
-    with the same reason and text.
-    """
-
-    def __init__(self, failure: UpstreamFailed) -> None:
-        super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
-
-
-class ClientRefused(failures.NoCredentials):
-    """The endpoint refused the gateway itself: its secret may have been replaced."""
 
 
 class _Refused(Exception):
@@ -259,9 +238,9 @@ def _failure_of(refused: _Refused, subject_token: str | None) -> UpstreamFailed:
     """Return the failure for hosts of a grant that was refused."""
     pause = None if refused.retry_after is None else timedelta(seconds=refused.retry_after)
     if refused.code == INVALID_CLIENT:
-        return ClientRefused(refused.reason)
+        return failures.ClientRefused(refused.reason)
     if subject_token is not None and refused.code in _OF_SUBJECTS:
-        return SubjectRefused(failures.no_credentials(refused.reason, _OF_SUBJECTS[refused.code]))
+        return failures.SubjectRefused(failures.no_credentials(refused.reason, _OF_SUBJECTS[refused.code]))
     return failures.no_credentials(refused.reason, retry_after=pause)
 
 

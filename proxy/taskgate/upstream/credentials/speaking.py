@@ -10,16 +10,18 @@ A server that answers 401 may know more than the gateway: a secret was replaced,
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from taskgate.clock import Clock, Entropy
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.credentials.grants import ClientRefused, Granted, SubjectRefused, TokenEndpoint
-from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.credentials.tokens import Granted, Tokens
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
+
+if TYPE_CHECKING:
+    from taskgate.upstream.credentials.grants import TokenEndpoint
 
 Look = Callable[[], Awaitable[None]]
 """Looks for replaced secrets, and has `Credentials.use` called before it returns if there are any."""
@@ -58,9 +60,12 @@ class Credentials:
         self._fixed = _fixed_of(settings)
         grant = settings.credentials
         self._grant = grant if isinstance(grant, GrantSettings) else None
-        self._endpoint = None
+        self._endpoint: TokenEndpoint | None = None
         if self._grant is not None:
-            self._endpoint = TokenEndpoint(
+            # Most gateways request no tokens, and load nothing for that.
+            from taskgate.upstream.credentials import grants  # noqa: PLC0415
+
+            self._endpoint = grants.TokenEndpoint(
                 self._grant,
                 upstream=settings.name,
                 connect=settings.connect.total_seconds(),
@@ -145,7 +150,7 @@ class Credentials:
         exchanged = principal.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
         if exchanged is not None and principal.good_until is not None and principal.good_until <= self._clock.wall():
             # It would be refused; the caller may have a newer one with another request.
-            raise SubjectRefused(failures.no_token())
+            raise failures.SubjectRefused(failures.no_token())
         began = self._clock.elapsed()
         try:
             granted = await self._granted(endpoint, exchanged)
@@ -155,12 +160,12 @@ class Credentials:
         self._observer.credentials_got(self._clock.elapsed() - began, True)
         return granted
 
-    async def _granted(self, endpoint: TokenEndpoint, subject_token: str | None) -> Granted:
+    async def _granted(self, endpoint: "TokenEndpoint", subject_token: str | None) -> Granted:
         """Request a token; once more if the secret that was refused has been replaced."""
         before = self._grant
         try:
             return await endpoint.grant(subject_token)
-        except ClientRefused:
+        except failures.ClientRefused:
             await self._look()
             if self._grant == before:
                 raise

@@ -17,13 +17,20 @@ from taskgate.system.background import cancel_and_wait
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.credentials.grants import Granted, SubjectRefused
 
 SHARE: Final = 0.9
 """The share of a token's lifetime for which it is used: a call that starts with it should not
 outlive it."""
 MOST: Final = 10_000
 """Tokens that are stored; the least recently used is evicted."""
+
+
+class Granted(NamedTuple):
+    """A token as its endpoint granted it, and its lifetime in seconds."""
+
+    token: str
+    lifetime: float
+
 
 Ask = Callable[[Principal], Coroutine[Any, Any, Granted]]
 
@@ -73,7 +80,7 @@ class Tokens:
             flight = _Flight(self._have, principal)
         try:
             return await self._wait(key, flight)
-        except SubjectRefused:
+        except failures.SubjectRefused:
             if flight.principal.token == principal.token:
                 raise
         # It was another token of the same caller; this one may be accepted.

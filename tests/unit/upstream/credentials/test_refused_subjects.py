@@ -13,8 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.credentials.grants import Granted, SubjectRefused
-from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.credentials.tokens import Granted, Tokens
 from taskgate.upstream.settings import GrantKind
 from unit.upstream.offices import Office, exchange, somebody
 
@@ -106,7 +105,7 @@ async def test_whoever_asks_again_is_told_when_all_ends() -> None:
         asked.append(principal.token)
         if len(asked) == 1:
             await gate.wait()
-            raise SubjectRefused(failures.no_credentials(UpstreamReason.REFUSED))
+            raise failures.SubjectRefused(failures.no_credentials(UpstreamReason.REFUSED))
         begun.set()
         return await asyncio.get_running_loop().create_future()
 

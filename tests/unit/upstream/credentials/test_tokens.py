@@ -14,8 +14,7 @@ from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.calls import Principal
-from taskgate.upstream.credentials.grants import Granted
-from taskgate.upstream.credentials.tokens import Tokens
+from taskgate.upstream.credentials.tokens import Granted, Tokens
 from taskgate.upstream.settings import IdentityHeaders
 from unit.upstream.offices import CALL, Office, exchange, failure, relay, shown, somebody
 
