@@ -18,6 +18,14 @@ async def test_what_the_server_is_shown_is_not_in_the_log_though_it_says_it(capl
     assert [vars(record)["said"] for record in caplog.records] == ["-1 not with [redacted], nor [redacted], you"]
 
 
+async def test_neither_a_replaced_secret_nor_its_successor_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = HandshakeLog()
+    log.secrets = ("Bearer its-successor",)
+    said = "neither Bearer v-for-servers nor Bearer its-successor"
+    log.failed(settings_for("http://server/", credentials=SECRET), failures.no_session({"code": -1, "message": said}))
+    assert [vars(record)["said"] for record in caplog.records] == ["-1 neither [redacted] nor [redacted]"]
+
+
 @pytest.mark.parametrize(
     "failure",
     [

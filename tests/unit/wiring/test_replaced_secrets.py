@@ -144,6 +144,14 @@ async def test_a_file_that_a_later_configuration_names_is_watched_from_then_on(
     assert gateway.service.has_changed()
 
 
+async def test_a_change_that_an_operator_had_read_is_no_change_any_more(gateway: Gateway, rotation: Rotation) -> None:
+    rotation.accepted = noted("the-second-key")
+    put(rotation.key, rotation.accepted)
+    assert (await gateway.reread()).result == "success"
+    assert not gateway.service.has_changed()
+    assert (await (await gateway.greeted()).call("echo")).result == {"content": []}
+
+
 async def test_without_a_watch_a_refusal_reads_nothing(
     rotation: Rotation, server: ScriptedServer, tmp_path: Path
 ) -> None:
