@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import asdict
 from datetime import timedelta
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     ExplainCall = Callable[[GatewayConfig, int, CallToExplain], Awaitable[Mapping[str, Any]]]
 
 NOT_NOW: Final = Reloaded(result="not_now", problems=("the gateway is starting or shutting down",))
+LOOK_MOST: Final = 5.0
+"""Seconds that a refused request waits for a look at replaced secrets."""
 _NOBODY: Final = OwnerKey("", "")
 """The owner of no task: a look-up for it shows whether the store can be read."""
 
@@ -194,15 +197,17 @@ class Service:
     async def look(self) -> None:
         """Reload if watched files have changed, and wait for a reload that is under way.
 
-        A server refused credentials, which may have been replaced. A caller that is cancelled
-        does not stop the reload.
+        A server refused credentials, which may have been replaced. It returns after LOOK_MOST seconds
+        at the latest, as reading may never end. Its end does not stop the reload.
         """
-        if self.has_changed():
-            # In an empty context: the reload is no part of the request that caused it.
-            await asyncio.shield(Context().run(self._looks.start, self.reread))
-        elif self._watch_files is not None and self._reread_lock.locked():
-            async with self._reread_lock:
-                pass
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_MOST):
+                if self.has_changed():
+                    # In an empty context: the reload is no part of the request that caused it.
+                    await asyncio.shield(Context().run(self._looks.start, self.reread))
+                elif self._watch_files is not None and self._reread_lock.locked():
+                    async with self._reread_lock:
+                        pass
 
     def reopen(self) -> None:
         """Reopen the files of the audit log, after a log rotation moved them. Never raises."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,26 @@ async def test_a_change_that_an_operator_had_read_is_no_change_any_more(gateway:
     assert (await gateway.reread()).result == "success"
     assert not gateway.service.has_changed()
     assert (await (await gateway.greeted()).call("echo")).result == {"content": []}
+
+
+@pytest.mark.thorough
+async def test_a_file_that_cannot_be_read_to_its_end_holds_no_request_for_long(rotation: Rotation) -> None:
+    config = rotation.read()
+    rotation.watch.follow(config.references.files)
+    is_over = threading.Event()
+
+    def hang() -> GatewayConfig:
+        is_over.wait()
+        return config
+
+    async with serve(config, source=hang, watch=rotation.watch) as gateway:
+        host = await gateway.greeted()
+        rotation.accepted = noted("the-second-key")
+        put(rotation.key, rotation.accepted)
+        try:
+            assert (await host.call("echo")).code == -32603
+        finally:
+            is_over.set()
 
 
 async def test_without_a_watch_a_refusal_reads_nothing(
