@@ -573,11 +573,15 @@ class SessionTransport:
                 raise
             finally:
                 watch.settle(number, ok, cause, requester)
-        if credentials is not None and principal is not None and incoming.status == _UNAUTHORIZED:
-            if not is_again and await _are_replaced(credentials, principal, token, shown or {}, incoming):
-                # The server did not run it. The second refusal is the answer.
-                return await self.send(asked, by=by, is_again=True)
-            credentials.refused(principal, token)
+        if (
+            credentials is not None
+            and principal is not None
+            and incoming.status == _UNAUTHORIZED
+            and not is_again
+            and await _are_replaced(credentials, principal, token, shown or {}, incoming)
+        ):
+            # The server did not run it. The second refusal is the answer.
+            return await self.send(asked, by=by, is_again=True)
         return incoming
 
     async def close(self) -> None:

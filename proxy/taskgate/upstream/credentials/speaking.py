@@ -39,8 +39,8 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not
 class Credentials:
     """The credentials for one server. It belongs to one event loop, and is closed at the end.
 
-    `token` gets the token of a request, `fields` makes its headers, `replaced` and `refused` tell that
-    the server refused them. `observer` is told the duration and success of each token request.
+    `token` gets the token of a request, `fields` makes its headers, `replaced` tells that the server
+    refused them. `observer` is told the duration and success of each token request.
     """
 
     def __init__(
@@ -120,20 +120,12 @@ class Credentials:
         `shown` are its headers from `fields`. Its token is forgotten, which counts if it was used
         before. Replaced secrets are looked for.
         """
-        is_other = token is not None and self._forget(principal, token)
+        is_other = False
+        if token is not None and self._grant is not None and self._grant.keeps:
+            is_other = self._tokens.drop(_key(self._grant, principal), token)
         if self._fixed:
             await self._look()
         return is_other or any(shown.get(name) != value for name, value in self._fixed.items())
-
-    def refused(self, principal: Principal, token: str | None) -> None:
-        """Forget a token that the server refused with 401; the next request gets another."""
-        if token is not None:
-            self._forget(principal, token)
-
-    def _forget(self, principal: Principal, token: str) -> bool:
-        grant = self._grant
-        assert grant is not None, "a token comes from a grant"
-        return grant.keeps and self._tokens.drop(_key(grant, principal), token)
 
     async def close(self) -> None:
         """Stop all token requests."""
