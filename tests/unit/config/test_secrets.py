@@ -76,11 +76,14 @@ def holds_sections(field: FieldInfo) -> bool:
 
 
 def shown_secrets(model: type[BaseModel]) -> list[str]:
-    """The fields that are called like secrets and are shown."""
+    """The fields that are called like secrets and are shown. A number, such as a length, is none."""
     return [
         path
         for path, field in fields_of(model)
-        if path.split("_")[-1].split(".")[-1] in SECRET_WORDS and not is_hidden(field) and not holds_sections(field)
+        if path.split("_")[-1].split(".")[-1] in SECRET_WORDS
+        and field.annotation is not int
+        and not is_hidden(field)
+        and not holds_sections(field)
     ]
 
 
