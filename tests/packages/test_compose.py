@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from requirements import covers
 from taskgate import config as settings
 from taskgate.cli import main
+from taskgate.operators.access import OperatorAccess
 from taskgate.wiring.shutdown import GRACE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,22 +74,19 @@ def test_the_configuration_names_services_of_the_file(config: settings.GatewayCo
     assert [each.url for each in config.upstreams.values()] == ["http://server:3000/mcp"]
     assert {"taskgate", "valkey", "server", "prometheus"} <= SERVICES.keys()
     [scraped] = YAML(typ="safe").load(ROOT / "deploy/compose/prometheus.yml")["scrape_configs"]
-    [by_address] = scraped["dns_sd_configs"]
-    assert (by_address["names"], by_address["type"], by_address["port"]) == (
-        ["taskgate"],
-        "A",
-        config.admin.listen.port,
-    )
-    assert by_address["refresh_interval"] == "5s", "a container that comes up later is found at once"
+    assert scraped["static_configs"] == [{"targets": [f"taskgate:{config.admin.listen.port}"]}]
 
 
-def test_no_sample_has_prometheus_ask_for_a_name_which_the_listener_of_operators_refuses() -> None:
-    """It sends the target as `Host`, and a name other than localhost gets 421."""
+def test_no_sample_has_prometheus_ask_for_a_name_which_the_listener_of_operators_refuses(
+    config: settings.GatewayConfig,
+) -> None:
+    """It sends the target as `Host`, and a name that the configuration does not allow gets 421."""
+    access = OperatorAccess(lambda: 0.0)
+    access.allowed_hosts = config.admin.allowed_hosts
     files = [ROOT / "deploy/compose/prometheus.yml", ROOT / "grafana/prometheus.yml"]
     jobs = [job for file in files for job in YAML(typ="safe").load(file)["scrape_configs"]]
     targets = [target for job in jobs for each in job.get("static_configs", []) for target in each["targets"]]
-    hosts = [target.rpartition(":")[0] for target in targets]
-    assert [host for host in hosts if host != "localhost" and not host.replace(".", "").isdigit()] == []
+    assert [target for target in targets if not access.allows_host(target)] == []
 
 
 def test_the_port_is_for_this_machine_alone_since_hosts_are_not_authenticated(config: settings.GatewayConfig) -> None:

@@ -98,6 +98,14 @@ def read_host(written: str) -> str:
     return _bracketed(host) if port is None else f"{_bracketed(host)}:{port}"
 
 
+def read_host_name(written: str) -> str:
+    """Read a name, or `*.NAME` for all names below it, in lower case."""
+    host, port = _authority(written.removeprefix("*."))
+    if host is None or port is not None or ":" in host or _NUMERIC.fullmatch(host):
+        raise ValueError("must be a name such as gateway.example.com or *.example.com, without scheme or port")
+    return written.lower()
+
+
 def read_origin(written: str) -> str:
     """Read a value of the Origin header as browsers send it.
 
@@ -141,6 +149,7 @@ ListenAddress = Annotated[
     PlainSerializer(str, when_used="json"),
     json_pattern(rf"^{_HOST}:[0-9]{{1,5}}$"),
 ]
+HostName = Annotated[str, AfterValidator(read_host_name), json_pattern(r"^(\*\.)?[A-Za-z0-9_][A-Za-z0-9._-]*$")]
 Host = Annotated[str, AfterValidator(read_host), json_pattern(rf"^{_HOST}(:[0-9]{{1,5}})?$")]
 Origin = Annotated[str, AfterValidator(read_origin), json_pattern(_ORIGIN)]
 

@@ -8,8 +8,8 @@
     /api/v1/…          look at tasks and act on them       with a token; see `operators`
     /ui                the console, a web page over /api/v1; it signs in with a token
 
-It has its own port and limits, and carries no MCP messages. A request whose Host header is neither
-an address nor localhost gets 421. Answers repeat nothing of a request and contain no version.
+It has its own port and limits, and carries no MCP messages. A request whose Host header is no
+address, localhost or name of `admin.allowed_hosts` gets 421. Answers repeat nothing of a request and contain no version.
 
 A stranger without a token may open any number of connections, and a probe has to get in. So a new
 connection evicts one that waits for its peer, unless the request of that has a right token. A
@@ -29,7 +29,6 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
@@ -210,8 +209,9 @@ class OperatorsListener:
     async def _answer(self, received: web.BaseRequest) -> web.StreamResponse:
         path = received.path
         _connection_of(received).begin(is_probe=path in (_LIVEZ, _READYZ))
-        if not _names_an_address(received.headers.get("Host", "")):
-            refusal = ApiError(421, "host_not_allowed", "host not allowed: use localhost or an IP address")
+        if not self._access.allows_host(received.headers.get("Host", "")):
+            text = "host not allowed: use localhost or an IP address, or add the name to admin.allowed_hosts"
+            refusal = ApiError(421, "host_not_allowed", text)
             return _json(421, refusal.document() if path.startswith(_API) else {"error": refusal.message})
         if path.startswith(_API):
             return await self._answer_api(received)
@@ -420,18 +420,6 @@ async def _body_of(received: web.BaseRequest, seconds: float) -> bytes:
     except web.RequestPayloadError:
         raise ApiError(400, "invalid_body", "the body is not in its encoding") from None
     return bytes(body)
-
-
-def _names_an_address(host: str) -> bool:
-    """Return whether a Host header is an address or localhost. A web page can point any other name
-    here.
-    """
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    try:
-        ip_address(name.strip("[]"))
-    except ValueError:
-        return name.lower() == "localhost"
-    return True
 
 
 class _Server(web.Server):

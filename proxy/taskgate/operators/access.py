@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest, digest
+from ipaddress import ip_address
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -197,9 +198,31 @@ class OperatorAccess:
         """Monotonic seconds."""
         self.shows_payloads = False
         """Whether operators may read the payloads of tasks: `admin.payloads`."""
+        self.allowed_hosts: Collection[str] = ()
+        """The names of the listener in lower case, with `*.` for all names below: `admin.allowed_hosts`."""
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
         self._wrong = WrongTokens(elapsed)
         self._sessions = ConsoleSessions(elapsed)
+
+    def allows_host(self, host: str) -> bool:
+        """Return whether a Host header is an address, localhost or a name that is allowed.
+
+        A web page can point any other name here.
+        """
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        try:
+            ip_address(name.strip("[]"))
+        except ValueError:
+            name = name.lower().removesuffix(".")
+        else:
+            return True
+        if name == "localhost" or name in self.allowed_hosts:
+            return True
+        while name:
+            _, _, name = name.partition(".")
+            if f"*.{name}" in self.allowed_hosts:
+                return True
+        return False
 
     @property
     def has_tokens(self) -> bool:

@@ -266,6 +266,7 @@ class Service:
         config, clock, closers, telemetry = self._config, self._environment.clock, self._closers, self._telemetry
         self._access.replace(operator_tokens(config))
         self._access.shows_payloads = config.admin.payloads
+        self._access.allowed_hosts = frozenset(config.admin.allowed_hosts)
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
         except OSError as error:

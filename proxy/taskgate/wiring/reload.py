@@ -190,6 +190,7 @@ class Reload:
         before, self._config = self._config, config
         has_other_tokens = self._access.replace(tokens)
         self._access.shows_payloads = config.admin.payloads
+        self._access.allowed_hosts = frozenset(config.admin.allowed_hosts)
         if (
             config == before
             and not has_other_tokens
@@ -246,11 +247,11 @@ class Reload:
 
 RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing")
 """Sections that change with a restart, all but the limits of streams in `server`, and in `admin` the
-tokens and `payloads`.
+tokens, `payloads` and `allowed_hosts`.
 """
 _COMPARED: Final = (*RESTART_SECTIONS, "auth", "tasks")
 _STREAMS: Final = ("max_streams_per_context", "max_streams_per_subject")
-_OPERATORS: Final = ("tokens", "token_file", "payloads")
+_OPERATORS: Final = ("tokens", "token_file", "payloads", "allowed_hosts")
 _LIVE: Final = {*(("server", key) for key in _STREAMS), *(("admin", key) for key in _OPERATORS)}
 _MODE: Final = ("auth", "mode")
 _TTL: Final = ("tasks", "ttl")

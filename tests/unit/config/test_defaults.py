@@ -39,6 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "admin.listen": BindAddress(host="127.0.0.1", port=9464),
     "admin.token_file": None,
     "admin.tokens": (),
+    "admin.allowed_hosts": (),
     "admin.payloads": False,
     "upstreams.reports.path": "/reports/mcp",
     "upstreams.reports.transport": "http",

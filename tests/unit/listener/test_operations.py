@@ -42,6 +42,36 @@ async def test_a_name_that_a_page_can_point_here_is_refused(operated: Operated, 
         assert (await host.ask(request_head("GET", "/metrics", Host=name))).status == status
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/api/v1/tasks", "/ui"])
+@pytest.mark.parametrize(
+    ("name", "is_allowed"),
+    [
+        ("gateway", True),
+        ("gateway:9464", True),
+        ("GateWay:1", True),
+        ("gateway.", True),
+        ("gw-0.monitoring.svc.cluster.local:9464", True),
+        ("a.gw-0.monitoring.svc.cluster.local", True),
+        ("monitoring.svc.cluster.local", False),
+        ("evilmonitoring.svc.cluster.local", False),
+        ("gateway.evil.example", False),
+        ("evil.gateway", False),
+        ("gateway..", False),
+        ("*.monitoring.svc.cluster.local.evil.example", False),
+        ("127.0.0.1:9464", True),
+        ("localhost", True),
+    ],
+)
+async def test_a_name_of_the_configuration_is_allowed_with_any_port_and_case(
+    operated: Operated, name: str, is_allowed: bool, path: str
+) -> None:
+    operated.access.allowed_hosts = {"gateway", "*.monitoring.svc.cluster.local"}
+    async with raw_host(operated.address) as host:
+        answer = await host.ask(request_head("GET", path, Host=name))
+    assert (answer.status != 421) == is_allowed
+    assert is_allowed or b"admin.allowed_hosts" in answer.body
+
+
 async def test_a_name_that_is_refused_gets_an_error_in_the_form_of_the_api_there(operated: Operated) -> None:
     async with raw_host(operated.address) as host:
         answer = await host.ask(request_head("GET", "/api/v1/tasks", Host="evil.example"))

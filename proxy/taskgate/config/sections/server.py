@@ -12,6 +12,7 @@ from taskgate.config.addresses import (
     BindAddress,
     FilePath,
     Host,
+    HostName,
     ListenAddress,
     Network,
     Origin,
@@ -200,6 +201,11 @@ class AdminSection(Section):
     listen: ListenAddress = BindAddress(host="127.0.0.1", port=9464)
     """HOST:PORT. With auth.mode none it must be a loopback address, unless auth.allow_insecure;
     port 0 means any free port.
+    """
+    allowed_hosts: tuple[HostName, ...] = ()
+    """Accepted names in the Host header, with any port; *.example.com is all names below example.com.
+
+    Addresses and localhost are always accepted.
     """
     token_file: FilePath | None = None
     """The file with one token of role operator, whose name is token_file."""
