@@ -29,7 +29,11 @@ class HelpfulGroup(click.Group):
 
 def path_of(ctx: click.Context) -> str:
     """The names of the groups and the command of a context, without the program: `audit verify`."""
-    return ctx.command_path.partition(" ")[2]
+    names: list[str] = []
+    while ctx.parent is not None:
+        names.insert(0, ctx.info_name or "")
+        ctx = ctx.parent
+    return " ".join(names)
 
 
 def _write_epilog(ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -209,7 +209,7 @@ def _refusal(reply: Reply) -> str:
     if reply.status == 401:
         return f"{said}: give --token FILE with a token of admin.tokens"
     if reply.status == 421:
-        return f"{said}: give --admin an IP address or localhost"
+        return f"{said}: give --admin an IP address or localhost, or add the name to admin.allowed_hosts"
     return said
 
 

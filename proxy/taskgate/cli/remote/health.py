@@ -32,7 +32,8 @@ def ask_readiness(client: AdminClient) -> Reply:
     reply = client.get("/readyz?verbose")
     if reply.status == 421:
         raise GatewayUnreachable(
-            f"the operators' listener at {client.url} accepts no host names: give --admin an IP address or localhost"
+            f"the operators' listener at {client.url} does not accept this host name: give --admin an IP "
+            "address or localhost, or add the name to admin.allowed_hosts"
         )
     if reply.status not in (200, 503) or not isinstance(reply.document, dict) or "status" not in reply.document:
         raise GatewayUnreachable(
