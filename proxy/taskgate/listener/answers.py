@@ -2,7 +2,8 @@
 
 `HostExchange` sends the gateway's reply as a `JsonDocument` if it has status 200, a body and no
 extra headers, and the host speaks HTTP/1.1. `plain_answer` makes an `Answer` of any other reply.
-`Endpoint` sends public documents (`public_document`) and its own rejections (`refuse`). Head and
+`Endpoint` sends public documents (`public_document`), answers to browsers (`preflight`) and its own
+rejections (`refuse`). Head and
 body are written in one piece, except for large documents.
 """
 
@@ -19,7 +20,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDict
 
 from taskgate.jsontext.large import JsonChunks, MessageText
-from taskgate.listener.door import Rejection, RequestRejected
+from taskgate.listener.door import HostHead, Rejection, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostConnection, HostRequest, HttpResponse
 from taskgate.protocol.faults import error_object, own_data
 from taskgate.protocol.jsonrpc import unread_error_text
@@ -54,6 +55,19 @@ _PREFLIGHT: Final = CIMultiDict(
         "Access-Control-Max-Age": "86400",
     }
 )
+_CORS_PREFLIGHT: Final = CIMultiDict(
+    {
+        hdrs.SERVER: SERVER_NAME,
+        "Access-Control-Allow-Methods": "POST, GET, DELETE",
+        "Access-Control-Max-Age": "7200",
+    }
+)
+_REQUEST_FIELDS: Final = (
+    "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, "
+    "Traceparent, Tracestate"
+)
+"""The header fields that a page may send; those that repeat arguments are allowed by their beginning."""
+_ARGUMENT_FIELD: Final = re.compile(r"mcp-param-[a-z0-9_-]{1,128}").fullmatch
 _WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed", allow=_METHODS)
 
 
@@ -106,7 +120,7 @@ def _begin(answer: HttpResponse, request: HostRequest, fields: CIMultiDict[str],
         raise ConnectionResetError
     request.is_answered = True
     # As aiohttp wrote it: without what UTF-8 cannot express.
-    return "\r\n".join([*lines, "", ""]).encode(errors="ignore")
+    return "\r\n".join([*lines, f"{request.head.cors}\r\n"]).encode(errors="ignore")
 
 
 class JsonDocument:
@@ -133,7 +147,8 @@ class JsonDocument:
         if self.keep_alive is None:
             self.keep_alive = request.head.keep_alive
         close = "" if self.keep_alive else CLOSE
-        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {self.size}\r\n{close}\r\n"
+        length = f"Content-Length: {self.size}\r\n"
+        head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\n{length}{request.head.cors}{close}\r\n"
         if self.size >= _ONE_PIECE:
             return _send_pieces(connection, head, text)
         if connection.transport.is_closing():
@@ -254,6 +269,20 @@ def _error_of(refusal: Rejection) -> bytes:
     data = None if refusal.reason is None else own_data(refusal.reason)
     code = _CODES.get(refusal.status, INVALID_REQUEST)
     return unread_error_text(error_object(code, refusal.text, data)).encode()
+
+
+def preflight(head: HostHead) -> Answer | None:
+    """Return the answer to a browser that asks for its page what the gateway accepts; None for another request.
+
+    It is the same for all paths and needs no authentication, because browsers send none.
+    """
+    if not head.cors or head.method != hdrs.METH_OPTIONS or "Access-Control-Request-Method" not in head.headers:
+        return None
+    asked = ",".join(head.headers.getall("Access-Control-Request-Headers", ())).lower().split(",")
+    fields = CIMultiDict(_CORS_PREFLIGHT)
+    arguments = filter(_ARGUMENT_FIELD, map(str.strip, asked))
+    fields["Access-Control-Allow-Headers"] = ", ".join((_REQUEST_FIELDS, *arguments))
+    return Answer(204, fields)
 
 
 def public_document(method: str, document: bytes) -> Answer:

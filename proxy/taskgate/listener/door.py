@@ -69,6 +69,10 @@ LONGEST_LENGTH: Final = 18
 """Digits of a Content-Length that is read as it is."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,%d})[ \t]*\r\n" % LONGEST_LENGTH, re.IGNORECASE)
 """The field in a head that was parsed: there it has one value, and no line goes on in the next."""
+_CORS: Final = (
+    "Access-Control-Expose-Headers: Mcp-Session-Id, WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy\r\n"
+    "Vary: Origin\r\n"
+)
 _NO_ID: Final = "?"
 """Replaces an invalid id of a session or event. It is never generated, so it is always unknown."""
 
@@ -134,14 +138,15 @@ class AdmissionGeneration:
 class Door:
     """The checks of a listener. Names are in lower case, sizes in bytes.
 
-    `paths` are those of the present mounts. A reload may change them while a request waits, and ends
-    the `generation`.
+    Pages of `cors_origins` may read answers. `paths` are those of the present mounts. A reload may
+    change them while a request waits, and ends the `generation`.
     """
 
     hosts: frozenset[str]
     origins: frozenset[str]
     paths: Container[str]
     max_body: int
+    cors_origins: frozenset[str] = frozenset()
     generation: AdmissionGeneration = field(default_factory=AdmissionGeneration)
 
     def admit(self, method: str, target: str, version: HttpVersion, fields: Fields, length: int = 0) -> Admission:
@@ -200,6 +205,11 @@ class Door:
             self.generation.number,
         )
 
+    def cors_fields(self, fields: Fields) -> str:
+        """Return the header lines by which a browser lets a page read the answer; none for others."""
+        origin = fields[hdrs.ORIGIN][0].lower() if len(fields[hdrs.ORIGIN]) == 1 else ""
+        return f"Access-Control-Allow-Origin: {origin}\r\n{_CORS}" if origin in self.cors_origins else ""
+
     def greet(self, method: str, version: HttpVersion, fields: Fields) -> None:
         """Check framing and host, which is all for a request for a public document.
 
@@ -247,6 +257,7 @@ class HostHead:
     - `raw` are the bytes of a head that is not remembered. `before` and `after` are those of a
       remembered one, around the digits of Content-Length. Without Content-Length, `before` has all.
       `size` is their size.
+    - `cors` are the header lines of `Door.cors_fields` that each answer to this head has.
     - `admission`, `address`, `agent` and `values`, the header fields that the admission depends on,
       are those of a remembered head.
     """
@@ -262,6 +273,7 @@ class HostHead:
     before: bytes = b""
     after: bytes = b""
     size: int = 0
+    cors: str = ""
     admission: Admission | None = None
     address: str = ""
     agent: str | None = None

@@ -25,7 +25,7 @@ from aiohttp.http import HttpVersion10
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock, Entropy
-from taskgate.listener.answers import public_document, refuse
+from taskgate.listener.answers import Answer, preflight, public_document, refuse
 from taskgate.listener.door import (
     HEAD_TOO_LARGE,
     NO_ROOM,
@@ -157,13 +157,14 @@ class Endpoint:
         token = request_context.attach(context)
         self._active[route] += 1
         try:
-            if admission is None:
-                admission = await self._admit(http, context, fields)
-                # The gateway may need long for its reply.
-                fields = _NO_FIELDS
-            if admission is None:
-                response = self._answer_document(http, context, began)
+            checked: Admission | Answer = admission or await self._admit(http, context, fields)
+            # The gateway may need long for its reply.
+            fields = _NO_FIELDS
+            response: HttpResponse
+            if isinstance(checked, Answer):
+                response = self._answer_at_once(http, checked, context, began)
             else:
+                admission = checked
                 response = await self._answer_by_gateway(http, admission, context, began)
                 if head.admission is not admission and admission.caller is not None and head.keep_alive:
                     remember(connection.heads, head, admission, context)
@@ -197,12 +198,16 @@ class Endpoint:
         nothing = HostRequest(connection, HostHead(NO_VERB, "", HttpVersion10, CIMultiDict()), 0, b"")
         await refuse(nothing, refusal)
 
-    async def _admit(self, http: HostRequest, context: RequestContext, fields: Fields) -> Admission | None:
-        """Check a head, and return its admission; None for a public document. Raises RequestRejected.
+    async def _admit(self, http: HostRequest, context: RequestContext, fields: Fields) -> Admission | Answer:
+        """Check a head, and return its admission. Raises RequestRejected.
 
-        First wait until the audit log has room for the request. A reload may happen meanwhile.
+        First wait until the audit log has room for the request. A reload may happen meanwhile. A public
+        document and the answer to a browser's preflight request are returned as they are.
         """
         head, heads, door = http.head, http.connection.heads, self.door
+        # All pages may read public documents.
+        if fields[hdrs.ORIGIN] and context.route != "prm":
+            head.cors = door.cors_fields(fields)
         if self.audit_capacity.is_full and not await self.audit_capacity.room():
             # Doubtful framing ends the connection whatever else is wrong.
             door.greet(head.method, head.version, fields)
@@ -212,7 +217,10 @@ class Endpoint:
         # A reload may have removed the document: its path is then an unknown one.
         if context.route == "prm" and context.path in self.documents:
             door.greet(head.method, head.version, fields)
-            return None
+            return public_document(head.method, self.documents[context.path])
+        if head.cors and (answer := preflight(head)) is not None:
+            door.greet(head.method, head.version, fields)
+            return answer
         if heads and http.length <= door.max_body:
             admission = find_admission(heads, head, fields, door.generation.number)
             if admission is not None:
@@ -257,9 +265,10 @@ class Endpoint:
             await connection.answer_last(http, response)
         return response
 
-    def _answer_document(self, http: HostRequest, context: RequestContext, began: float) -> HttpResponse:
-        """Answer a request for a public document."""
-        response = public_document(http.head.method, self.documents[context.path])
+    def _answer_at_once(
+        self, http: HostRequest, response: Answer, context: RequestContext, began: float
+    ) -> HttpResponse:
+        """Answer a request that the gateway does not see."""
         if http.body is None:
             # The body of such a request is not read.
             response.keep_alive = False

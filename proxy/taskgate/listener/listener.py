@@ -43,6 +43,7 @@ class ListenerSettings:
 
     allowed_hosts: frozenset[str]
     allowed_origins: frozenset[str]
+    cors_origins: frozenset[str] = frozenset()
     max_body: int
     max_header: int
     read_timeout: timedelta
@@ -89,6 +90,7 @@ class PublicListener:
             door=Door(
                 hosts=settings.allowed_hosts,
                 origins=settings.allowed_origins,
+                cors_origins=settings.cors_origins,
                 paths=paths,
                 max_body=settings.max_body,
                 generation=self._generation,

@@ -9,7 +9,8 @@
     /ui                the console, a web page over /api/v1; it signs in with a token
 
 It has its own port and limits, and carries no MCP messages. A request whose Host header is no
-address, localhost or name of `admin.allowed_hosts` gets 421. Answers repeat nothing of a request and contain no version.
+address, localhost or name of `admin.allowed_hosts` gets 421. Answers repeat nothing of a request
+and contain no version.
 
 A stranger without a token may open any number of connections, and a probe has to get in. So a new
 connection evicts one that waits for its peer, unless the request of that has a right token. A

@@ -466,7 +466,7 @@ class HostConnection(asyncio.Protocol):
         _report("a request failed", error)
         if not request.is_answered and not self.transport.is_closing():
             date = f"Date: {rfc822_formatted_time()}\r\n"
-            self.transport.write(f"{_FAULT}{date}Connection: close\r\n\r\n".encode())
+            self.transport.write(f"{_FAULT}{date}{request.head.cors}Connection: close\r\n\r\n".encode())
 
     def _hold(self, data: bytes) -> None:
         """Read nothing more, and parse this when no request waits."""

@@ -119,7 +119,7 @@ class BegunAnswer:
         version, chunks = ("1.1", "Transfer-Encoding: chunked\r\n") if self.is_chunked else ("1.0", "")
         head = (
             f"HTTP/{version} 200 OK\r\n{self._fields}X-Accel-Buffering: no\r\nServer: {SERVER_NAME}\r\n"
-            f"{chunks}Date: {rfc822_formatted_time()}\r\n{close}\r\n"
+            f"{chunks}Date: {rfc822_formatted_time()}\r\n{request.head.cors}{close}\r\n"
         ).encode()
         if is_joined:
             self._head = head

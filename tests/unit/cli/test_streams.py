@@ -25,7 +25,9 @@ FULL = Path("/dev/full")
 def ended(script: str, command: Sequence[str], **environment: str) -> tuple[int, str]:
     """Status and standard error of a command, with `$@` in a script of a shell."""
     call = ["sh", "-c", script, "sh", sys.executable, "-W", "error", "-m", "taskgate", *command]
-    done = subprocess.run(call, stderr=subprocess.PIPE, text=True, timeout=60, env={**os.environ, **environment})
+    done = subprocess.run(
+        call, check=False, stderr=subprocess.PIPE, text=True, timeout=60, env={**os.environ, **environment}
+    )
     return done.returncode, done.stderr
 
 
@@ -56,7 +58,12 @@ def test_a_reader_that_wants_no_more_gets_no_line() -> None:
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
     ("script", "status"),
-    [('"$@" > /dev/full 2> /dev/full', 1), ('"$@" <&- >&- 2>&-', 1), ('"$@" > /dev/null 2>&-', 0), ('"$@" 2> /dev/full', 0)],
+    [
+        ('"$@" > /dev/full 2> /dev/full', 1),
+        ('"$@" <&- >&- 2>&-', 1),
+        ('"$@" > /dev/null 2>&-', 0),
+        ('"$@" 2> /dev/full', 0),
+    ],
 )
 def test_where_nothing_can_be_said_the_status_still_tells(script: str, status: int) -> None:
     assert ended(script, ("version",)) == (status, "")

@@ -153,7 +153,10 @@ class ServerSection(Section):
     its port.
     """
     allowed_origins: tuple[Origin, ...] = ()
-    """Accepted values of the Origin header; [] means the same hosts as allowed_hosts."""
+    """Accepted values of the Origin header; [] means the same hosts as allowed_hosts.
+
+    Browsers let pages of these origins call the gateway and read its answers (CORS).
+    """
     drain: DrainSection = DrainSection()
 
     def to_settings(self, port: int) -> ListenerSettings:
@@ -162,6 +165,7 @@ class ServerSection(Section):
         return ListenerSettings(
             allowed_hosts=hosts,
             allowed_origins=allowed_origins(hosts, self.allowed_origins),
+            cors_origins=allowed_origins((), self.allowed_origins),
             max_body=self.max_body,
             max_header=self.max_header,
             read_timeout=self.read_timeout,
