@@ -35,7 +35,7 @@ class OutputFailed(OSError):
 class _Output(FileIO):
     """Standard output, whose errors are OutputFailed."""
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except OSError as error:

@@ -19,7 +19,7 @@ from taskgate.admission.rates import UNNAMED, RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.record import RequestId, TaskRecord
-from taskgate.domain.versions import Era, Revision, client_of, find_revision
+from taskgate.domain.versions import NEWEST_LEGACY, Era, Revision, client_of, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.gateway.calls import Calls
 from taskgate.gateway.eras import Call, DecodedMessage
@@ -183,7 +183,16 @@ class LegacyAdapter:
         route: Route,
     ) -> DecodedMessage:
         """Decode a message whose session is not in memory."""
-        host_session = await self._session(exchange.head, context, mount, caller)
+        host_session = None
+        if exchange.head.host_session is None:
+            _check_revision(exchange.head)
+            # A host that sends no session id often names no revision either, and may use tasks.
+            revision = find_revision(exchange.head.revision) or NEWEST_LEGACY
+            host_session = self._sessions.for_request(mount, caller, revision)
+        if host_session is None:
+            host_session = await self._session(exchange.head, context, mount, caller)
+        elif isinstance(message, Request) and message.method in SETTING_METHODS:
+            raise SessionRequired(f"{message.method} needs a session: send Mcp-Session-Id")
         decoded = self.decode(exchange, context, mount, caller, message, route, host_session)
         assert isinstance(decoded, DecodedMessage), "the session is known"
         return decoded
@@ -231,7 +240,7 @@ class LegacyAdapter:
         at this mount.
         """
         if head.host_session is None:
-            raise SessionRequired("The message needs a session: send initialize first")
+            raise SessionRequired(_SESSION_REQUIRED)
         host_session = await self._sessions.find(mount, caller, head.host_session)
         context.revision, context.client = host_session.peer.revision, host_session.client
         return host_session
@@ -394,6 +403,10 @@ def _check_revision(head: Admission) -> None:
         raise UnsupportedVersion("The protocol version is not supported")
 
 
+_SESSION_REQUIRED: Final = (
+    "The request needs a session: send initialize first, then Mcp-Session-Id with each request. "
+    "With server.sessions: optional the gateway also serves calls, lists and tasks without it"
+)
 _NO_METHOD: Final = ""
 """The method of a GET request, for rate limits: it counts with the methods that have no limit of
 their own."""

@@ -19,11 +19,11 @@ from taskgate.clock import Clock
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.modern.retries import HostRetries
-from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.transitions import report_purged
 from taskgate.sessions.registry import HostSessions
+from taskgate.sessions.session_pool import SessionPool
 from taskgate.stores.base import Store
 from taskgate.telemetry.events import EventSink, StoreCounted
 

@@ -182,7 +182,7 @@ class HandleRequests:
         host may be it that has the same address block and name. Hosts connect again in new sessions.
         """
         first = record.call.host_session
-        if record.handed_to is None or (session is not None and session == first):
+        if record.handed_to is None or (session and session == first):
             return True
         reference = host_reference(exchange.address, client_of(peer.info))
         if self._hosts.is_granted(record.id, session or reference or ""):

@@ -24,6 +24,7 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.sessions.questions import QuestionStream, SessionQuestions
+from taskgate.sessions.session_pool import SessionPool
 from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.handover import SharedResumableStreams
@@ -90,7 +91,7 @@ class HostSession(UnsavedCallListener):
         Nothing in a handshake says that a host asks for tasks.
         """
         self.set_caller(caller)
-        self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
+        self.upstream = self._upstream_session()
         self.calls: dict[CancelScope, RequestId] = {}
         self.streams: dict[EventStream, AuthContext] = {}
         self.resumable = _resumable(self, services)
@@ -247,10 +248,49 @@ class HostSession(UnsavedCallListener):
     def _principal(self) -> Principal:
         return self.principal
 
+    def _upstream_session(self) -> UpstreamSession:
+        return self.mount.upstream.session(self, self._principal, self.peer)
+
+
+class RequestSession(HostSession):
+    """What a request without a session id has in place of a session.
+
+    It ends with the request, has no stream, and nothing finds it by its empty id. Its server session is
+    one of `pool`, which the requests of its caller share.
+    """
+
+    def __init__(
+        self, mount: Mount, caller: AuthContext, peer: Peer, services: SessionServices, pool: SessionPool
+    ) -> None:
+        self._pool = pool
+        super().__init__("", caller.owner(mount.name), peer, mount, caller, services)
+
+    def __enter__(self) -> Self:
+        # An idle one may have been closed since.
+        self.upstream = self._upstream_session()
+        self._shared.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self._shared.__exit__(*exc)
+
+    def acquire(self) -> None:
+        super().acquire()
+        self._shared.acquire()
+
+    def release(self) -> None:
+        super().release()
+        self._shared.release()
+
+    def _upstream_session(self) -> UpstreamSession:
+        self._shared = self._pool.take(self.mount, self.caller, self.peer)
+        return self._shared.upstream
+
 
 def _resumable(host_session: HostSession, services: SessionServices) -> ResumableStreams | None:
     """The resumable streams of a session; none for older hosts, which fail on the priming event."""
-    if host_session.peer.revision is not Revision.R2025_11_25:
+    if host_session.peer.revision is not Revision.R2025_11_25 or not host_session.id:
         return None
     caller = host_session.subject
     log: EventLog

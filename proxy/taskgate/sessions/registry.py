@@ -24,12 +24,14 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
 from taskgate.cluster.messages import SessionEnded, SessionRevived
+from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.messages import Params
 from taskgate.sessions.caller_sessions import CallerSessions
-from taskgate.sessions.host_session import HostSession, SessionServices
+from taskgate.sessions.host_session import HostSession, RequestSession, SessionServices
+from taskgate.sessions.session_pool import SessionPool
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import CapRefused, EventSink, SessionEvicted
@@ -78,7 +80,10 @@ class HostSessions:
         entropy: Entropy,
         idle: timedelta,
         event_sink: EventSink,
+        pool: SessionPool | None = None,
     ) -> None:
+        """`pool` has the server sessions of requests without a session id; without it there are none."""
+        self._pool = pool
         self._store = store
         self._services = services
         self._clock = services.clock
@@ -120,6 +125,13 @@ class HostSessions:
         host_session.opened_at = self._clock.now()
         self._add(host_session)
         return host_session, server
+
+    def for_request(self, mount: Mount, caller: AuthContext, revision: Revision) -> HostSession | None:
+        """Return what a request without a session id has in place of a session; None if it needs one."""
+        if self._pool is None:
+            return None
+        peer = Peer(revision=revision, capabilities={}, info={})
+        return RequestSession(mount, caller, peer, self._services, self._pool)
 
     def _evict_at_limit(self, caller: AuthContext, mount: Mount) -> HostSession | None:
         """End the session of the caller that is idle for longest, if the caller is at its limit.

@@ -36,7 +36,6 @@ from taskgate.gateway.legacy import LegacyAdapter
 from taskgate.gateway.listeners import ResponseWaiter
 from taskgate.gateway.modern.adapter import ModernAdapter
 from taskgate.gateway.modern.retries import HostRetries
-from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.pipeline import Gateway, GatewayRules
 from taskgate.gateway.session_messages import ClientNotifications, SessionMessageHandler
@@ -57,6 +56,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.sessions.host_session import SessionServices
 from taskgate.sessions.registry import HostSessions
+from taskgate.sessions.session_pool import SessionPool
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
 from taskgate.stores.rates import MemoryRateStore
@@ -220,12 +220,14 @@ async def build_runtime(
     # Sessions of legacy hosts.
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
     events = EventBudget(lambda: live.current.events)
+    session_pool = SessionPool(clock=clock, idle=config.server.session_idle, report_host=denied.of_host)
     sessions = HostSessions(
         store=store,
         services=SessionServices(dialect, live, clock, entropy, events, bus, shared_resumable),
         entropy=entropy,
         idle=config.server.session_idle,
         event_sink=event_sink,
+        pool=session_pool if config.server.sessions == "optional" else None,
     )
 
     # Tasks.
@@ -367,7 +369,6 @@ async def build_runtime(
     )
 
     # The modern era.
-    session_pool = SessionPool(clock=clock, idle=config.server.session_idle, denied=denied)
     retries = HostRetries(
         dialect=modern_dialect,
         calls=calls,

@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "server.read_timeout": timedelta(seconds=30),
     "server.idle_timeout": timedelta(seconds=75),
     "server.session_idle": timedelta(hours=1),
+    "server.sessions": "required",
     "server.sse_keepalive": timedelta(seconds=15),
     "server.event_limits": {},
     "server.allowed_hosts": (),

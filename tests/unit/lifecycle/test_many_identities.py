@@ -23,7 +23,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
 from taskgate.domain.rates import Demand, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.gateway.extensions import DeniedExtensions
-from taskgate.gateway.modern.session_pool import MAX_OWNERS, SessionPool
+from taskgate.sessions.session_pool import MAX_OWNERS, SessionPool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.tokens import Granted, Tokens
@@ -182,7 +182,9 @@ async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who
     server = RecordingUpstream()
     there, all_lines = (
         mount(server),
-        SessionPool(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(RecordedEvents())),
+        SessionPool(
+            clock=ManualClock(), idle=timedelta(minutes=10), report_host=DeniedExtensions(RecordedEvents()).of_host
+        ),
     )
 
     def still_open() -> int:

@@ -137,6 +137,11 @@ class ServerSection(Section):
     """How long a connection without a request stays open."""
     session_idle: PositiveDuration = HOUR
     """How long a host session is kept that has no request, open stream or unfinished task."""
+    sessions: Literal["required", "optional"] = "required"
+    """Whether legacy hosts must send the Mcp-Session-Id that initialize gave them.
+
+    optional: calls, lists and tasks are served without it. What needs a session is refused.
+    """
     sse_keepalive: PositiveDuration = 15 * SECOND
     """Silence after which a late answer begins, and on an event stream the gateway sends a comment, or a
     progress notification to a host that asked for progress.

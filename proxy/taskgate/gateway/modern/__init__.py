@@ -2,5 +2,5 @@
 
 `adapter` decodes a request and encodes its reply. `retries` and `remote_retries` continue calls
 whose server asked something, `subscriptions` serves `subscriptions/listen`. Upstream sessions are
-pooled in `session_pool`.
+pooled in `sessions/session_pool`.
 """

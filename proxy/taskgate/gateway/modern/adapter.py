@@ -29,7 +29,6 @@ from taskgate.gateway.eras import Call, DecodedMessage
 from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.gateway.listeners import HostListener, InflightCall
 from taskgate.gateway.modern.retries import HostRetries
-from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.task_requests import ABOUT_TASKS, TaskRequests, note_handle, own_tools
 from taskgate.jsontext.large import MessageText, to_string
@@ -52,6 +51,7 @@ from taskgate.protocol.vocabulary import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
+from taskgate.sessions.session_pool import SessionPool, SharedSession
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.telemetry.events import EventSink, ToolCalled

@@ -33,7 +33,6 @@ from taskgate.errors import GatewayError, InvalidParams
 from taskgate.gateway.eras import Call
 from taskgate.gateway.get_streams import LOST
 from taskgate.gateway.listeners import HostListener, ResponseWaiter
-from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.jsontext.large import MessageText, to_string
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
@@ -41,6 +40,7 @@ from taskgate.protocol.jsonrpc import error_text, parse
 from taskgate.protocol.messages import Request
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
+from taskgate.sessions.session_pool import SharedSession
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import UNKNOWN, Admission, AdmitLarge, Exchange, HttpMethod, HttpReply

@@ -17,11 +17,11 @@ from functools import partial
 from taskgate.admission.callers import principal_of
 from taskgate.auth.context import AuthContext
 from taskgate.errors import UpstreamFailed
-from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.jsontext.edits import dump
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.messages import Params
 from taskgate.protocol.vocabulary import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
+from taskgate.sessions.session_pool import SharedSession
 from taskgate.system.background import Background
 from taskgate.upstream.calls import UpstreamCall
 

@@ -26,7 +26,6 @@ from taskgate.domain.versions import Era
 from taskgate.errors import Draining, Forbidden, InsufficientScope, InvalidParams, TaskNotFound
 from taskgate.gateway.get_streams import LONGEST_TIMER
 from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
-from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.task_watcher import TaskWatcher
 from taskgate.jsontext.large import MessageText
 from taskgate.jsontext.spans import members
@@ -37,6 +36,7 @@ from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.host_requests import Listen, Subscription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.sessions.session_pool import SharedSession
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.sse_connection import QUEUE_BYTES

@@ -19,7 +19,6 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import Era, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.transitions import Transitions
@@ -29,6 +28,7 @@ from taskgate.protocol.host_requests import Listen, Subscription
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.sessions.session_pool import SharedSession
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import HttpReply
 from taskgate.upstream.calls import UpstreamCall

@@ -17,9 +17,9 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams
 from taskgate.gateway.extensions import DeniedExtensions
-from taskgate.gateway.modern.session_pool import MAX_IDLE, MOST_KEPT, SessionPool, SharedSession
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
+from taskgate.sessions.session_pool import MAX_IDLE, MOST_KEPT, SessionPool, SharedSession
 from taskgate.upstream.base import Upstream
 from unit.admission.test_callers import MOUNT
 from unit.auth.identities import identity
@@ -44,7 +44,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def lines(clock: ManualClock) -> SessionPool:
-    return SessionPool(clock=clock, idle=IDLE, denied=DeniedExtensions(RecordedEvents()))
+    return SessionPool(clock=clock, idle=IDLE, report_host=DeniedExtensions(RecordedEvents()).of_host)
 
 
 @pytest.fixture

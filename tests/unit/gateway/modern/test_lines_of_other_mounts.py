@@ -15,9 +15,9 @@ from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
 from taskgate.gateway.extensions import DeniedExtensions
-from taskgate.gateway.modern.session_pool import LONGEST_INFO, SessionPool
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.sessions.session_pool import LONGEST_INFO, SessionPool
 from unit.lifecycle.recorded_events import RecordedEvents
 
 
@@ -28,7 +28,9 @@ def mounted(server: Any, info: str | None = None) -> Any:
 
 @pytest.fixture
 async def lines() -> AsyncIterator[SessionPool]:
-    lines = SessionPool(clock=ManualClock(), idle=timedelta(minutes=5), denied=DeniedExtensions(RecordedEvents()))
+    lines = SessionPool(
+        clock=ManualClock(), idle=timedelta(minutes=5), report_host=DeniedExtensions(RecordedEvents()).of_host
+    )
     yield lines
     await lines.close()
 

@@ -1,6 +1,7 @@
-"""The pool of upstream sessions for modern hosts: `SessionPool`, with a `SharedSession` for each.
+"""The pool of upstream sessions of requests without a session: `SessionPool`, with a `SharedSession` for each.
 
-A modern host has no session, but a legacy server needs one. Requests share an upstream session if
+A modern host has no session, but a legacy server needs one. Legacy hosts may also send requests
+without a session id (`HostSessions.for_request`). Requests share an upstream session if
 they have the same caller, mount, revision and capabilities: a legacy server is told the
 capabilities once, in `initialize`. Each request chooses its session anew by what its `_meta`
 declares. Nothing of one request applies to the next (V-META-4).
@@ -24,7 +25,6 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.errors import InvalidParams
-from taskgate.gateway.extensions import DeniedExtensions
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
@@ -155,11 +155,11 @@ class SessionPool:
     """All shared sessions of this process. `idle` is how long an idle one stays open.
 
     When a session is created, extensions that its host declares and the gateway does not forward
-    are reported to `denied`.
+    are reported with `report_host`.
     """
 
-    def __init__(self, *, clock: Clock, idle: timedelta, denied: DeniedExtensions) -> None:
-        self._denied = denied
+    def __init__(self, *, clock: Clock, idle: timedelta, report_host: Callable[[Mount, Peer], None]) -> None:
+        self._report_host = report_host
         self._clock = clock
         self._idle = idle.total_seconds()
         # The least recently seen owner is first. A plain dict would have to search for its first
@@ -199,7 +199,7 @@ class SessionPool:
                 mount, caller, Peer(revision=peer.revision, capabilities=peer.capabilities, info={}), self._clock
             )
             self._make_room(sessions)
-            self._denied.of_host(mount, peer)
+            self._report_host(mount, peer)
         sessions[kind] = session
         if session.caller is not caller:
             session.set_caller(caller)
