@@ -33,9 +33,13 @@ HOST = """async ([url, token]) => {
   await opened.text();
   const noted = await send({method: "notifications/initialized"}, more);
   const called = await (await send({id: 2, method: "tools/call", params: {name: "echo", arguments: {}}}, more)).text();
-  const stream = await fetch(url, {headers: {...more, Accept: "text/event-stream", Authorization: `Bearer ${token}`}});
+  const headers = {...more, Accept: "text/event-stream", Authorization: `Bearer ${token}`};
+  const stream = await fetch(url, {headers});
   const reader = stream.body.pipeThrough(new TextDecoderStream()).getReader();
-  (async () => { for (;;) { const {done, value} = await reader.read(); if (done) return; window.told.push(value); } })();
+  const hear = async () => {
+    for (;;) { const {done, value} = await reader.read(); if (done) return; window.told.push(value); }
+  };
+  hear();
   window.leave = async () => {
     const ended = await fetch(url, {method: "DELETE", headers: {...more, Authorization: `Bearer ${token}`}});
     const unknown = await send({id: 3, method: "ping"}, more);

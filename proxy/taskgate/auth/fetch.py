@@ -27,8 +27,10 @@ from aiohttp import (
 )
 from aiohttp.abc import ResolveResult
 from multidict import CIMultiDictProxy
+from yarl import URL
 
 from taskgate.auth.metadata import is_allowed, is_public
+from taskgate.egress import DIRECT, Egress
 
 _HEADERS: Final = {
     hdrs.ACCEPT: "application/json, application/jwk-set+json",
@@ -93,12 +95,13 @@ class Fetcher(Protocol):
 
 
 class HttpFetcher:
-    """A Fetcher over aiohttp, without redirects, cookies, or settings from the environment.
+    """A Fetcher over aiohttp, without redirects or cookies. `egress` says which proxy leads to a URL.
 
     Belongs to one event loop; `close` ends its connections.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, egress: Egress = DIRECT) -> None:
+        self._egress = egress
         # By `only_public`.
         self._sessions: dict[bool, ClientSession] = {}
 
@@ -112,13 +115,19 @@ class HttpFetcher:
         """Fetch a document; a server that closes without an answer is asked once more."""
         if not is_allowed(url):
             raise FetchFailed(FetchReason.ADDRESS)
+        proxy = self._egress.proxy_for(url)
+        if proxy is not None and only_public:
+            await _expect_public(url, timeout)
+            only_public = False
         session = self._sessions.get(only_public)
         if session is None:
             session = self._sessions[only_public] = _new_session(only_public=only_public)
         try:
             async with (
                 asyncio.timeout(timeout.total_seconds()),
-                session.get(url, headers=_HEADERS, allow_redirects=False) as response,
+                session.get(
+                    url, headers=_HEADERS, allow_redirects=False, proxy=None if proxy is None else proxy.url
+                ) as response,
             ):
                 return await _read(response, max_size)
         except TimeoutError:
@@ -149,6 +158,26 @@ class _PublicResolver(ThreadedResolver):
         if not found:
             raise ValueError("the host has no public address")
         return found
+
+
+async def _expect_public(url: str, timeout: timedelta) -> None:
+    """Raise FetchFailed if the host is no public address, or a name that this machine resolves to none.
+
+    A proxy resolves the name itself: of one that is unknown here, its address cannot be checked.
+    """
+    host = URL(url).host or ""
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            # Of an address it returns just that.
+            await _PublicResolver().resolve(host, family=socket.AF_UNSPEC)
+    except ValueError:
+        raise FetchFailed(FetchReason.ADDRESS) from None
+    except TimeoutError:
+        raise FetchFailed(FetchReason.TIMEOUT) from None
+    except socket.gaierror:
+        return
+    except OSError:
+        raise FetchFailed(FetchReason.BROKEN) from None
 
 
 def _new_session(*, only_public: bool) -> ClientSession:

@@ -85,6 +85,7 @@ def serve_until_stopped(
             config = _config_for_command(command, listen, admin)
         else:
             config = settings.for_upstream(upstream or "", listen, admin)
+        config = settings.with_proxies_of(config, os.environ)
         directory = settings.open_data_directory(os.environ) if settings.needs_data_directory(config) else None
     except (ConfigurationError, LoopUnavailable) as error:
         fail(error, WRONG_USE)
@@ -267,6 +268,8 @@ def _announce(report: StartupReport, *, format: str, loop: str) -> None:
     else:
         for mount in report.mounts:
             log.info("an upstream is mounted", extra=mount._asdict())
+        if report.proxies:
+            log.info("servers and issuers are reached through a proxy", extra={"proxies": report.proxies})
         log.info(
             "the store and the audit log are open",
             extra={

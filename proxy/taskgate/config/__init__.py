@@ -15,6 +15,7 @@ from taskgate.config.load import (
     load,
     needs_data_directory,
     open_data_directory,
+    with_proxies_of,
 )
 from taskgate.config.model import GatewayConfig, json_schema
 from taskgate.config.problems import ConfigurationError, Problem
@@ -32,4 +33,5 @@ __all__ = [
     "load",
     "needs_data_directory",
     "open_data_directory",
+    "with_proxies_of",
 ]

@@ -31,7 +31,9 @@ from taskgate.config.problems import (
     pydantic_message,
     unknown_key,
 )
+from taskgate.config.sections.egress import ENVIRONMENT
 from taskgate.config.sections.extensions import TAGS
+from taskgate.egress import from_environment
 from taskgate.system.secret_files import folder_fault
 
 _HINTS: Mapping[Location, str] = {
@@ -61,7 +63,21 @@ def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
         raise ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
-    return config
+    return with_proxies_of(config, environ)
+
+
+def with_proxies_of(config: GatewayConfig, environ: Mapping[str, str]) -> GatewayConfig:
+    """Return the configuration with the proxies of the environment, if it uses them.
+
+    Raises ConfigurationError where a variable has no URL of a proxy.
+    """
+    if config.egress.proxy != ENVIRONMENT:
+        return config
+    try:
+        return config.with_environment(from_environment(environ))
+    except ValueError as error:
+        variable, _, message = str(error).partition(" ")
+        raise ConfigurationError([Problem(path=variable, message=f"{message}; or set egress.proxy")]) from None
 
 
 def for_upstream(url: str, listen: str | None, admin: str | None) -> GatewayConfig:

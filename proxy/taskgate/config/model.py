@@ -24,6 +24,7 @@ from taskgate.config.references import NO_REFERENCES, References
 from taskgate.config.sections.audit import AuditSection, audit_conflicts, with_sink_defaults
 from taskgate.config.sections.auth import AuthorizationSection, AuthSection, auth_conflicts
 from taskgate.config.sections.credentials import credential_conflicts
+from taskgate.config.sections.egress import EgressSection, egress_conflicts
 from taskgate.config.sections.extensions import extension_conflicts
 from taskgate.config.sections.limits import LimitsSection, limit_conflicts, with_built_in_rates
 from taskgate.config.sections.server import AdminSection, ServerSection, server_conflicts
@@ -44,6 +45,7 @@ from taskgate.config.sections.upstreams import (
     with_check_defaults,
 )
 from taskgate.domain.limits import subject_limit
+from taskgate.egress import DIRECT, Egress
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.streams.bytes_in_flight import ByteBounds
 from taskgate.streams.event_log import EventBounds
@@ -86,7 +88,9 @@ class GatewayConfig(Section):
     metrics: MetricsSection = MetricsSection()
     tracing: TracingSection = TracingSection()
     logging: LoggingSection = LoggingSection()
+    egress: EgressSection = EgressSection()
 
+    _environment: Egress = PrivateAttr(default=DIRECT)
     _references: References = PrivateAttr(default=NO_REFERENCES)
 
     def model_post_init(self, context: ConfigOrigin | None, /) -> None:
@@ -98,6 +102,16 @@ class GatewayConfig(Section):
     def references(self) -> References:
         """Return what came from references of the file, for all that shows a value."""
         return self._references
+
+    def with_environment(self, environment: Egress) -> Self:
+        """Return an equal configuration with the proxies that variables of the environment name."""
+        found = self.model_copy()
+        found._environment = environment
+        return found
+
+    def to_egress(self) -> Egress:
+        """Return which proxy leads to servers, issuers and token endpoints."""
+        return self.egress.to_egress(self._environment)
 
     def with_references(self, references: References) -> Self:
         """Return an equal configuration with other references."""
@@ -141,6 +155,7 @@ def conflicts(raw: object, defaults: object) -> list[Conflict]:
     """
     return [
         *server_conflicts(raw, defaults),
+        *egress_conflicts(raw),
         *_unknown_upstreams(raw),
         *auth_conflicts(raw),
         *upstream_conflicts(raw),
@@ -168,7 +183,10 @@ def _unknown_upstreams(raw: object) -> Iterator[Conflict]:
 def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
     """Return the settings of the upstream of that name."""
     return config.upstreams[name].to_settings(
-        name, max_result=config.tasks.max_result, catalogue=config.limits.catalogue.to_bounds()
+        name,
+        max_result=config.tasks.max_result,
+        catalogue=config.limits.catalogue.to_bounds(),
+        egress=config.to_egress(),
     )
 
 

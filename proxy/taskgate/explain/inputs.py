@@ -102,7 +102,7 @@ async def identify(
     """
     if config.auth.mode == "none":
         return None
-    clock, fetch = SystemClock(), HttpFetcher()
+    clock, fetch = SystemClock(), HttpFetcher(config.to_egress())
     issuers = config.auth.to_issuer_settings()
     keys = [(settings, IssuerKeys(settings, fetch, clock, _IgnoredKeyEvents())) for settings in issuers]
     bind = config.auth.context.bind

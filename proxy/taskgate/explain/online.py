@@ -13,6 +13,7 @@ from taskgate.auth.fetch import FetchFailed, HttpFetcher
 from taskgate.auth.metadata import DiscoveryRefused
 from taskgate.clock import SystemClock
 from taskgate.config import GatewayConfig
+from taskgate.egress import Egress
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.inputs import ServerNotAsked, ask_server
 from taskgate.protocol.handoff import LIST
@@ -62,7 +63,7 @@ def _questions(config: GatewayConfig) -> Iterator[Awaitable[Answer]]:
     for name in config.upstreams:
         yield _ask_server(config, name)
     for settings in config.auth.to_issuer_settings() if config.auth.mode == "required" else ():
-        yield _ask_issuer(settings)
+        yield _ask_issuer(settings, config.to_egress())
     if config.store.backend == "redis":
         yield _ask_store(config)
 
@@ -86,12 +87,12 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     return Answer(key, True, f"it speaks {peer.revision}")
 
 
-async def _ask_issuer(settings: IssuerSettings) -> Answer:
+async def _ask_issuer(settings: IssuerSettings, egress: Egress) -> Answer:
     # They load the libraries of signatures, which a gateway without authentication saves.
     from taskgate.auth.jwks import fetch_key_set  # noqa: PLC0415
     from taskgate.auth.keyset import KeySetRefused  # noqa: PLC0415
 
-    key, fetcher = f"auth.issuers.{settings.name}", HttpFetcher()
+    key, fetcher = f"auth.issuers.{settings.name}", HttpFetcher(egress)
     try:
         keys = await fetch_key_set(settings, fetcher, SystemClock())
     except (FetchFailed, DiscoveryRefused, KeySetRefused) as failed:

@@ -42,7 +42,10 @@ def check_configuration(
 
 
 def summary(config: GatewayConfig, found: Findings, answers: Sequence[Answer] = ()) -> str:
-    """Return five lines: what is served, to which callers, the store, the limits, and the result."""
+    """Return five lines: what is served, to which callers, the store, the limits, and the result.
+
+    One more says which proxy is in use, if one is.
+    """
     store, limits = config.store, config.limits
     place = {
         "sqlite": f"sqlite, {store.sqlite.path or 'taskgate.db in the data directory'}",
@@ -52,6 +55,7 @@ def summary(config: GatewayConfig, found: Findings, answers: Sequence[Answer] = 
     sinks = ", ".join(sink.name for sink in config.audit.sinks) if config.audit.enabled else "off"
     rates = ", ".join(policy.name for policy in limits.rate) or "no rates"
     caps = limits.concurrency
+    proxies = config.references.hide(", ".join(config.to_egress().lines()))
     total = "any number" if caps.tasks_global is None else caps.tasks_global
     return "".join(
         f"{name + ':':<9}{text}\n"
@@ -60,6 +64,7 @@ def summary(config: GatewayConfig, found: Findings, answers: Sequence[Answer] = 
             ("callers", config.references.hide(_callers(config))),
             ("store", config.references.hide(f"{place}; audit log: {sinks}")),
             ("limits", f"{rates}; tasks: {caps.tasks_per_context} of one caller, {total} of all"),
+            *((("proxy", proxies),) if proxies else ()),
             ("result", _result(found, answers)),
         )
     )
@@ -109,6 +114,7 @@ def as_json(config: GatewayConfig, found: Findings, answers: Sequence[Answer]) -
         "upstreams": {name: _address(config, name) for name in config.upstreams},
         "issuers": list(config.auth.issuers),
         "store": config.store.backend,
+        "proxies": config.to_egress().lines(),
         "rates": [policy.name for policy in config.limits.rate],
         "errors": [_finding(each) for each in found.errors],
         "warnings": [_finding(each) for each in found.warnings],

@@ -90,7 +90,7 @@ class InspectedToken:
 
 async def inspect_token(config: GatewayConfig, upstream: str, token: str) -> InspectedToken:
     """Check a token as the gateway would at an upstream. The keys of its issuer are fetched."""
-    found, clock, fetcher = InspectedToken(), SystemClock(), HttpFetcher()
+    found, clock, fetcher = InspectedToken(), SystemClock(), HttpFetcher(config.to_egress())
     audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
     try:
         issuers = config.auth.to_issuer_settings()

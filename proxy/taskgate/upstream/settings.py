@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from taskgate.domain.versions import Era, Revision, era_of
+from taskgate.egress import DIRECT, Egress
 from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.vocabulary import TOOLS_LIST
@@ -225,6 +226,7 @@ class UpstreamSettings:
     - Without `retries` there is one attempt, without `breaker` no circuit breaker, without `health`
       no checks.
     - `extensions` says which methods and members of extensions pass.
+    - `egress` says which proxy leads to the server, and to the endpoint of its tokens.
     """
 
     name: str
@@ -249,6 +251,7 @@ class UpstreamSettings:
     breaker: Breaker | None = None
     health: HealthSettings | None = None
     extensions: ExtensionPolicy = field(default_factory=ExtensionPolicy)
+    egress: Egress = DIRECT
 
     def without_secrets(self) -> Self:
         """Return these settings without secrets for the server: two that are equal differ in secrets

@@ -284,7 +284,7 @@ def _issuers(
     from taskgate.auth.jwks import IssuerKeys  # noqa: PLC0415
 
     def new_issuer(settings: IssuerSettings) -> Issuer:
-        fetch = HttpFetcher()
+        fetch = HttpFetcher(config.to_egress())
         return Issuer(settings, IssuerKeys(settings, fetch, clock, fetch_report), fetch)
 
     return tuple(

@@ -245,7 +245,7 @@ class Reload:
         return authenticator
 
 
-RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing")
+RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing", "egress")
 """Sections that change with a restart, all but the limits of streams in `server`, and in `admin` the
 tokens, `payloads` and `allowed_hosts`.
 """

@@ -31,6 +31,7 @@ class StartupReport(NamedTuple):
     - `store`: the backend; `store_place`: its file or URL, None for one in memory
     - `data_directory`: None if nothing is in it
     - `audit`: the files of the audit log, `stdout` for standard output
+    - `proxies`: those that lead to servers and issuers, without passwords
     """
 
     version: str
@@ -41,6 +42,7 @@ class StartupReport(NamedTuple):
     store_place: str | None
     data_directory: str | None
     audit: tuple[str, ...]
+    proxies: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Return the lines of the banner, for people."""
@@ -55,6 +57,7 @@ class StartupReport(NamedTuple):
             ("store", self.store if self.store_place is None else f"{self.store}, {self.store_place}"),
             ("data directory", self.data_directory or "none"),
             ("audit log", ", ".join(self.audit) or "none"),
+            *((("proxy", ", ".join(self.proxies)),) if self.proxies else ()),
         ):
             yield f"  {name:<15} {text}"
 
@@ -81,6 +84,7 @@ def startup_report(
         store_place=None if place is None else hide(place),
         data_directory=None if data_directory is None else str(data_directory),
         audit=tuple(map(hide, audit)),
+        proxies=tuple(map(hide, config.to_egress().lines())),
     )
 
 

@@ -151,3 +151,5 @@ def test_a_banner_aligns_urls_and_says_what_is_not_there() -> None:
         "  data directory  none",
         "  audit log       none",
     ]
+    proxied = report._replace(proxies=("http://p:1 for http", "http://q:2 for https"))
+    assert list(proxied.lines())[-1] == "  proxy           http://p:1 for http, http://q:2 for https"

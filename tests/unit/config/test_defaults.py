@@ -37,6 +37,8 @@ DEFAULTS: dict[str, Any] = {
     "server.drain.delay": timedelta(seconds=5),
     "server.drain.timeout": timedelta(seconds=60),
     "server.drain.running_tasks": "wait",
+    "egress.proxy": "environment",
+    "egress.no_proxy": (),
     "admin.listen": BindAddress(host="127.0.0.1", port=9464),
     "admin.token_file": None,
     "admin.tokens": (),

@@ -43,6 +43,7 @@ from taskgate.config.sections.credentials import (
 )
 from taskgate.config.sections.extensions import ExtensionsSection
 from taskgate.domain.versions import Revision
+from taskgate.egress import DIRECT, Egress
 from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.upstream.settings import (
     MAX_HEADER,
@@ -329,10 +330,13 @@ class UpstreamSection(Section):
     """The most requests of hosts that run at it at once; lists and event streams do not count."""
     queue: QueueSection = QueueSection()
 
-    def to_settings(self, name: str, *, max_result: int, catalogue: CatalogueBounds) -> UpstreamSettings:
+    def to_settings(
+        self, name: str, *, max_result: int, catalogue: CatalogueBounds, egress: Egress = DIRECT
+    ) -> UpstreamSettings:
         """Return the settings of the upstream of that name.
 
         `max_result` is the largest result of a call in bytes, `catalogue` bounds its list of tools.
+        `egress` says which proxy leads to it.
         """
         return UpstreamSettings(
             name=name,
@@ -357,6 +361,7 @@ class UpstreamSection(Section):
             breaker=None if self.circuit_breaker is None else self.circuit_breaker.to_settings(),
             health=None if self.health is None else self.health.to_settings(),
             extensions=self.extensions.to_policy(),
+            egress=egress,
         )
 
     def _stdio(self) -> StdioSettings | None:

@@ -29,6 +29,7 @@ from aiohttp import (
 )
 
 from taskgate.clock import Clock, Entropy
+from taskgate.egress import ForwardProxy
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.credentials.client_auth import ClientAuthenticator, ClientFileRefused
@@ -120,7 +121,8 @@ class TokenEndpoint:
     """One token endpoint, which grants tokens for one server, named `upstream` in log lines.
 
     `connect` and `patience` bound an attempt to connect, and a grant with all of its attempts, in
-    seconds. It belongs to one event loop, and its owner closes it at the end.
+    seconds. A `proxy` leads to the endpoint. It belongs to one event loop, and its owner closes it at
+    the end.
     """
 
     def __init__(
@@ -132,7 +134,9 @@ class TokenEndpoint:
         patience: float,
         clock: Clock,
         entropy: Entropy,
+        proxy: ForwardProxy | None = None,
     ) -> None:
+        self._proxy = proxy
         self._upstream = upstream
         self._connect = connect
         self._patience = patience
@@ -198,7 +202,7 @@ class TokenEndpoint:
         if self._closed:
             raise _Refused(UpstreamReason.UNREACHABLE, "closed")
         if self._session is None:
-            self._session = _new_session()
+            self._session = _new_session(self._proxy)
         try:
             async with (
                 asyncio.timeout_at(until),
@@ -352,9 +356,10 @@ def _lifetime(said: object) -> float:
 _HEADERS: Final = {hdrs.ACCEPT: "application/json", hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: "taskgate"}
 
 
-def _new_session() -> ClientSession:
+def _new_session(proxy: ForwardProxy | None) -> ClientSession:
     # Token requests are minutes apart: a reused connection would be closed by then.
     return ClientSession(
+        proxy=None if proxy is None else proxy.url,
         connector=TCPConnector(force_close=True, use_dns_cache=False),
         cookie_jar=DummyCookieJar(),
         trust_env=False,

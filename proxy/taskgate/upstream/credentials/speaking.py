@@ -72,6 +72,7 @@ class Credentials:
                 patience=(settings.connect + settings.first_byte).total_seconds(),
                 clock=clock,
                 entropy=entropy,
+                proxy=settings.egress.proxy_for(self._grant.token_url),
             )
         self._tokens = Tokens(self._ask, clock=clock)
 

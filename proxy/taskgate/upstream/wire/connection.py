@@ -21,6 +21,7 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.http_parser import HttpResponseParser
 from yarl import URL
 
+from taskgate.egress import ForwardProxy
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.large import JsonChunks
 from taskgate.protocol.faults import protocol_violation
@@ -63,16 +64,25 @@ _WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
 
 class Target:
     """One URL within a server's origin. A user name in it is dropped. Its creation raises
-    ValueError for an invalid URL."""
+    ValueError for an invalid URL.
+
+    `proxy` leads to it. It gets the whole URL of an http target; to an https target it opens a tunnel.
+    """
 
     __slots__ = ("_same", "url")
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, proxy: ForwardProxy | None = None) -> None:
         authority, path = url.host_port_subcomponent, url.raw_path_qs
         if not authority or " " in path or not f"{authority}{path}".isprintable():
             raise ValueError("not an absolute URL")
         self.url = url
-        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate"
+        credentials = ""
+        if proxy is not None and url.scheme == "http":
+            path = f"http://{authority}{path}"
+            credentials = f"\r\nProxy-Authorization: {proxy.authorization}" if proxy.authorization else ""
+        self._same = (
+            f" {path} HTTP/1.1\r\nHost: {authority}{credentials}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate"
+        )
 
     def head(self, outgoing: Outgoing) -> bytes:
         """Return the head of a request. Raises ValueError for control characters, which could

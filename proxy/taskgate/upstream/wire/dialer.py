@@ -16,22 +16,26 @@ from typing import Final
 
 from yarl import URL
 
+from taskgate.egress import ForwardProxy
 from taskgate.system import descriptors
 from taskgate.system.keep_alive import keep_alive
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context
+from taskgate.upstream.wire.tunnel import TunnelRefused, connect_request, open_tunnel
 
 NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address is tried beside the current one."""
 
 
 class Dialer:
-    """Connects to one http or https origin. Its creation raises TlsFileRefused."""
+    """Connects to one http or https origin, by way of `proxy` if there is one. Its creation raises
+    TlsFileRefused.
+    """
 
-    __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls")
+    __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls", "_tunnel")
 
-    def __init__(self, origin: URL, tls: UpstreamTls) -> None:
+    def __init__(self, origin: URL, tls: UpstreamTls, proxy: ForwardProxy | None = None) -> None:
         assert origin.raw_host is not None, "a target has a host"
         assert origin.port is not None, "a target has a port"
         self._host = origin.raw_host
@@ -41,6 +45,11 @@ class Dialer:
         self._tls = tls_context(tls) if origin.scheme == "https" else None
         # Certificates name a host without the trailing dot of a full name.
         self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
+        self._tunnel: bytes | None = None
+        if proxy is not None:
+            if self._tls is not None:
+                self._tunnel = connect_request(origin, proxy)
+            self._host, self._port = proxy.host, proxy.port
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
         """Return an open connection made by `new`. Raises OSError if no address can be reached,
@@ -60,10 +69,14 @@ class Dialer:
         """Connect to one address."""
         connection = new()
         try:
-            # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
-            transport, _ = await asyncio.get_running_loop().create_connection(
-                lambda: connection, address, self._port, ssl=self._tls, server_hostname=self._name
-            )
+            if self._tunnel is None:
+                # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    lambda: connection, address, self._port, ssl=self._tls, server_hostname=self._name
+                )
+            else:
+                assert self._tls is not None, "a tunnel leads to an https origin"
+                transport = await open_tunnel(address, self._port, self._tunnel, connection, self._tls, self._name)
         except asyncio.CancelledError:
             # At that moment uvloop closes the transport and does not call `connection_lost`.
             if connection.transport is not None and not connection.transport.is_closing():
@@ -132,6 +145,8 @@ def cause_of(error: OSError | ValueError) -> str:
     It has no text of the error, which may show the address.
     """
     match error:
+        case TunnelRefused():
+            return f"the proxy refused with {error.status}" if error.status else "the proxy gave no answer"
         case TimeoutError():
             return "connect timeout" if error.errno is None else "ETIMEDOUT"
         case socket.gaierror():

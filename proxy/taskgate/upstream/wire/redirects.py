@@ -11,6 +11,7 @@ from typing import Final
 
 from yarl import URL
 
+from taskgate.egress import ForwardProxy
 from taskgate.upstream import failures
 from taskgate.upstream.wire.connection import Target
 from taskgate.upstream.wire.heads import AnswerHead
@@ -29,14 +30,16 @@ class SessionTarget:
 
 
 class Redirects:
-    """The targets of requests to one server. Raises ValueError for an invalid configured URL.
+    """The targets of requests to one server, to which `proxy` leads. Raises ValueError for an invalid
+    configured URL.
 
     - `configured`: the URL that the operator configured.
     - `shared`: where sessions send that remember nothing: that URL, with or without a slash at its end.
     """
 
-    def __init__(self, configured: URL) -> None:
-        self.configured: Final = Target(configured)
+    def __init__(self, configured: URL, proxy: ForwardProxy | None = None) -> None:
+        self._proxy = proxy
+        self.configured: Final = Target(configured, proxy)
         self.shared = self.configured
 
     def follow(self, answer: AnswerHead, target: Target | None) -> Target:
@@ -56,7 +59,7 @@ class Redirects:
             url = target.url.join(URL(location or ""))
             # `origin()` drops a user name, which must not be taken from a server either.
             inside = bool(location) and url.origin() == self.configured.url.origin() and url.user is None
-            return Target(url.with_fragment(None)) if inside else None
+            return Target(url.with_fragment(None), self._proxy) if inside else None
         except ValueError:
             return None
 

@@ -2,7 +2,8 @@
 
 `client` creates one per server. The sessions of both eras send through it (`SessionTransport`). Each request
 goes to the configured URL, and follows one redirect within the server's own origin; `redirects` has
-what is remembered of them. The transport stores no cookies and reads no environment. A request is
+what is remembered of them. The transport stores no cookies and reads no environment. A proxy of
+`UpstreamSettings.egress` leads to the server. A request is
 repeated only while no byte of it may have been sent; `Retrying` has the pauses. No address appears
 in a failure. `sse` sends to targets of its own.
 
@@ -30,6 +31,7 @@ from typing import Any, Final, Self
 
 from yarl import URL
 
+from taskgate.egress import ForwardProxy
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.sse import EventDecoder, EventTooLarge
@@ -113,12 +115,22 @@ class Pool:
 
     A connection is in use, from `dial` or `take` until its `keep`, or idle. An idle one is dropped
     after `reuse_within` seconds. `connect` is the connect timeout in seconds, `max_header` the bytes
-    of the head of an answer. The creation raises TlsFileRefused.
+    of the head of an answer. With a `proxy` all of them go through it. The creation raises
+    TlsFileRefused.
     """
 
-    def __init__(self, origin: URL, *, connect: float, reuse_within: float, max_header: int, tls: UpstreamTls) -> None:
+    def __init__(
+        self,
+        origin: URL,
+        *,
+        connect: float,
+        reuse_within: float,
+        max_header: int,
+        tls: UpstreamTls,
+        proxy: ForwardProxy | None = None,
+    ) -> None:
         self._max_header = max_header
-        self._dialer = Dialer(origin, tls)
+        self._dialer = Dialer(origin, tls, proxy)
         self._connect = connect
         self._reuse_within = reuse_within
         # Idle connections, the longest idle one first, and the loop times since when they are.
@@ -575,7 +587,8 @@ class HttpTransport:
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
         assert settings.url is not None, "an HTTP upstream has a URL"
-        self.redirects: Final = Redirects(URL(settings.url))
+        proxy = settings.egress.proxy_for(settings.url)
+        self.redirects: Final = Redirects(URL(settings.url), proxy)
         """The configured URL, and where the server's redirects lead."""
         self._pool = Pool(
             self.redirects.configured.url,
@@ -583,6 +596,7 @@ class HttpTransport:
             reuse_within=REUSE_WITHIN,
             max_header=settings.max_header,
             tls=settings.tls,
+            proxy=proxy,
         )
         self._retrying = Retrying(settings.retries, settings.name, retried)
         self._closed = False
