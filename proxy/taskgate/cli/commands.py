@@ -12,12 +12,12 @@ from typing import Any, Final
 import click
 
 from taskgate import __version__
-from taskgate.cli.streams import Program
+from taskgate.cli.streams import CommandLine
 
 AnyFile: Final = click.Path(path_type=Path)
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="taskgate")
 def main() -> None:
     """A gateway that turns blocking MCP tool calls into durable tasks, in front of unmodified

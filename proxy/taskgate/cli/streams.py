@@ -1,4 +1,4 @@
-"""The standard streams of a command: `Program`, the group of all commands, says that it cannot print.
+"""The standard streams of a command: `CommandLine`, the group of all commands, says that it cannot print.
 
 A full disk, a quota or a closed descriptor is found when a command prints. `_Output` tells such an
 error from others. A broken pipe is no error to report: its reader wanted no more.
@@ -42,7 +42,7 @@ class _Output(FileIO):
             raise OutputFailed(*error.args) from None
 
 
-class Program(HelpfulGroup):
+class CommandLine(HelpfulGroup):
     """The group of all commands. One that cannot print ends with one line and status 1."""
 
     def main(self, *args: Any, **options: Any) -> Any:

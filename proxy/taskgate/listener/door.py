@@ -27,6 +27,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDict, istr
 
 from taskgate.domain.versions import MODERN
+from taskgate.listener.peers import Network, read_peer
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.streams.exchange import Admission, HttpMethod, ListenerRefused
 from taskgate.telemetry import events
@@ -97,6 +98,7 @@ BODY_TOO_LARGE: Final = Rejection(status=413, reason="body_too_large", text="Req
 NOT_IMPLEMENTED: Final = Rejection(status=501, text="Not implemented", close=True)
 WRONG_HTTP: Final = Rejection(status=505, text="HTTP version not supported: use HTTP/1.1", close=True)
 WRONG_EXPECTATION: Final = Rejection(status=417, text="Unsupported Expect header: only 100-continue is supported")
+WRONG_CLIENT: Final = Rejection(status=403, reason="bad_client", text="Address not allowed: see server.allowed_clients")
 WRONG_HOST: Final = Rejection(status=421, reason="bad_host", text="Host not allowed: see server.allowed_hosts")
 WRONG_ORIGIN: Final = Rejection(status=403, reason="bad_origin", text="Origin not allowed: see server.allowed_origins")
 UNKNOWN_PATH: Final = Rejection(status=404, reason="unknown_path", text="No server is mounted at this path")
@@ -138,8 +140,9 @@ class AdmissionGeneration:
 class Door:
     """The checks of a listener. Names are in lower case, sizes in bytes.
 
-    Pages of `cors_origins` may read answers. `paths` are those of the present mounts. A reload may
-    change them while a request waits, and ends the `generation`.
+    Requests come from `clients`, or from anywhere if there are none. Pages of `cors_origins` may read
+    answers. `paths` are those of the present mounts. A reload may change them while a request waits,
+    and ends the `generation`.
     """
 
     hosts: frozenset[str]
@@ -147,6 +150,7 @@ class Door:
     paths: Container[str]
     max_body: int
     cors_origins: frozenset[str] = frozenset()
+    clients: tuple[Network, ...] = ()
     generation: AdmissionGeneration = field(default_factory=AdmissionGeneration)
 
     def admit(self, method: str, target: str, version: HttpVersion, fields: Fields, length: int = 0) -> Admission:
@@ -204,6 +208,12 @@ class Door:
             last_event,
             self.generation.number,
         )
+
+    def expect_client(self, address: str) -> None:
+        """Raise RequestRejected unless requests may come from this address, as `Peers` returns it."""
+        found, _ = read_peer(address)
+        if found is None or not any(found in network for network in self.clients):
+            raise RequestRejected(WRONG_CLIENT)
 
     def cors_fields(self, fields: Fields) -> str:
         """Return the header lines by which a browser lets a page read the answer; none for others."""

@@ -3,7 +3,7 @@
 A connection calls `answer` for each of its requests. The steps are:
 
 1. open a RequestContext (`RequestContexts`);
-2. wait for room in the audit log;
+2. check the client's address, and wait for room in the audit log;
 3. check the head (`door`), unless the connection remembers its admission;
 4. pass an exchange to the gateway (`stream`), and send the reply;
 5. remember the head if the gateway has found its caller.
@@ -208,6 +208,8 @@ class Endpoint:
         # All pages may read public documents.
         if fields[hdrs.ORIGIN] and context.route != "prm":
             head.cors = door.cors_fields(fields)
+        if door.clients:
+            door.expect_client(context.address)
         if self.audit_capacity.is_full and not await self.audit_capacity.room():
             # Doubtful framing ends the connection whatever else is wrong.
             door.greet(head.method, head.version, fields)

@@ -49,6 +49,7 @@ class ListenerSettings:
     read_timeout: timedelta
     idle_timeout: timedelta
     sse_keepalive: timedelta
+    allowed_clients: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     forwarded_header: ForwardedHeader = "x-forwarded-for"
     tls: TlsSettings | None = None
@@ -91,6 +92,7 @@ class PublicListener:
                 hosts=settings.allowed_hosts,
                 origins=settings.allowed_origins,
                 cors_origins=settings.cors_origins,
+                clients=settings.allowed_clients,
                 paths=paths,
                 max_body=settings.max_body,
                 generation=self._generation,

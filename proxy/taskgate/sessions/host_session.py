@@ -252,8 +252,8 @@ class HostSession(UnsavedCallListener):
         return self.mount.upstream.session(self, self._principal, self.peer)
 
 
-class RequestSession(HostSession):
-    """What a request without a session id has in place of a session.
+class RequestScopedSession(HostSession):
+    """The session of one request, for a request without a session id.
 
     It ends with the request, has no stream, and nothing finds it by its empty id. Its server session is
     one of `pool`, which the requests of its caller share.

@@ -30,7 +30,7 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.messages import Params
 from taskgate.sessions.caller_sessions import CallerSessions
-from taskgate.sessions.host_session import HostSession, RequestSession, SessionServices
+from taskgate.sessions.host_session import HostSession, RequestScopedSession, SessionServices
 from taskgate.sessions.session_pool import SessionPool
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
@@ -131,7 +131,7 @@ class HostSessions:
         if self._pool is None:
             return None
         peer = Peer(revision=revision, capabilities={}, info={})
-        return RequestSession(mount, caller, peer, self._services, self._pool)
+        return RequestScopedSession(mount, caller, peer, self._services, self._pool)
 
     def _evict_at_limit(self, caller: AuthContext, mount: Mount) -> HostSession | None:
         """End the session of the caller that is idle for longest, if the caller is at its limit.

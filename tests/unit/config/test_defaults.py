@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "server.tls.client_auth": "none",
     "server.tls.client_ca_file": None,
     "server.trusted_proxies": (),
+    "server.allowed_clients": (),
     "server.forwarded_header": "x-forwarded-for",
     "server.max_body": 4 * 2**20,
     "server.max_header": 16 * 2**10,

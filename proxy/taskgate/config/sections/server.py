@@ -102,6 +102,10 @@ class ServerSection(Section):
 
     Rates of scope ip count by it.
     """
+    allowed_clients: tuple[Network, ...] = ()
+    """Networks that requests may come from, judged by the address that trusted_proxies name; []
+    means any. Others get 403.
+    """
     forwarded_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
     """The one forwarding header that is read from these proxies: the one that they set themselves.
     """
@@ -176,6 +180,7 @@ class ServerSection(Section):
             read_timeout=self.read_timeout,
             idle_timeout=self.idle_timeout,
             sse_keepalive=self.sse_keepalive,
+            allowed_clients=self.allowed_clients,
             trusted_proxies=self.trusted_proxies,
             forwarded_header=self.forwarded_header,
             tls=self.tls.to_settings(),

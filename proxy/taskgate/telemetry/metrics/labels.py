@@ -69,6 +69,7 @@ _REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining", "overload",
 _REFUSED_HEADS = (
     "bad_host",
     "bad_origin",
+    "bad_client",
     "unknown_path",
     "header_mismatch",
     "not_acceptable",

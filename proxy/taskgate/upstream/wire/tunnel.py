@@ -78,5 +78,5 @@ class _Handshake(asyncio.Protocol):
     def _refuse(self, status: int) -> None:
         if not self.answered.done():
             self.answered.set_exception(TunnelRefused(status))
-            # Without a waiter, which was cancelled, nobody takes it.
+            # If the waiter was cancelled, the error has no other reader.
             self.answered.exception()
