@@ -117,3 +117,9 @@ def test_the_configuration_takes_the_place_of_the_environment() -> None:
     assert str(own.proxy_for("https://a.example/")) == "http://own:3128"
     assert own.proxy_for("https://b.example/") is None
     assert own.lines() == ["http://own:3128 for http and https"]
+
+
+@pytest.mark.parametrize("entry", ["", " ", "a b", "a,b", ","])
+def test_an_exception_of_the_configuration_is_one_entry(entry: str) -> None:
+    with pytest.raises(ValueError, match="must be a name, an address, a network or"):
+        EgressSection(proxy="http://own:3128", no_proxy=(entry,))

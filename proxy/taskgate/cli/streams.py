@@ -4,22 +4,17 @@ A full disk, a quota or a closed descriptor is found when a command prints. `_Ou
 error from others. A broken pipe is no error to report: its reader wanted no more.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress
 from errno import EBADF, EPIPE
 from io import BufferedWriter, FileIO, TextIOWrapper
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from taskgate.cli.exits import FAILED
 from taskgate.cli.help import HelpfulGroup
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 _NULL_MODES: Final = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 """The standard streams by their descriptors, and how the null device replaces a closed one.
@@ -35,7 +30,7 @@ class OutputFailed(OSError):
 class _Output(FileIO):
     """Standard output, whose errors are OutputFailed."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:

@@ -8,11 +8,12 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
+from functools import partial
 from ipaddress import ip_address
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Any, Final
 
 from yarl import URL
 
@@ -22,10 +23,23 @@ from taskgate.system.keep_alive import keep_alive
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context
-from taskgate.upstream.wire.tunnel import TunnelRefused, connect_request, open_tunnel
 
 NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address is tried beside the current one."""
+
+
+_OpenTunnel = Callable[
+    [str, int, asyncio.Protocol, ssl.SSLContext | None, str | None], Coroutine[Any, Any, asyncio.Transport]
+]
+"""Connects to a proxy at an address and port, and makes a protocol that of TLS in a tunnel."""
+
+
+class TunnelRefused(OSError):
+    """The proxy opened no tunnel. `status` is that of its answer, 0 if it gave none."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("the proxy opened no tunnel")
+        self.status = status
 
 
 class Dialer:
@@ -45,10 +59,10 @@ class Dialer:
         self._tls = tls_context(tls) if origin.scheme == "https" else None
         # Certificates name a host without the trailing dot of a full name.
         self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
-        self._tunnel: bytes | None = None
+        self._tunnel: _OpenTunnel | None = None
         if proxy is not None:
             if self._tls is not None:
-                self._tunnel = connect_request(origin, proxy)
+                self._tunnel = _tunnel(origin, proxy)
             self._host, self._port = proxy.host, proxy.port
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
@@ -75,8 +89,7 @@ class Dialer:
                     lambda: connection, address, self._port, ssl=self._tls, server_hostname=self._name
                 )
             else:
-                assert self._tls is not None, "a tunnel leads to an https origin"
-                transport = await open_tunnel(address, self._port, self._tunnel, connection, self._tls, self._name)
+                transport = await self._tunnel(address, self._port, connection, self._tls, self._name)
         except asyncio.CancelledError:
             # At that moment uvloop closes the transport and does not call `connection_lost`.
             if connection.transport is not None and not connection.transport.is_closing():
@@ -121,6 +134,13 @@ class Dialer:
             raise _most_telling(errors)
         finally:
             del attempt, started, done, running, errors
+
+
+def _tunnel(origin: URL, proxy: ForwardProxy) -> _OpenTunnel:
+    # Few gateways have a proxy.
+    from taskgate.upstream.wire.tunnel import connect_request, open_tunnel  # noqa: PLC0415
+
+    return partial(open_tunnel, connect_request(origin, proxy))
 
 
 def _most_telling(errors: Iterable[BaseException | None]) -> OSError:

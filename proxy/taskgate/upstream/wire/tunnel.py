@@ -8,18 +8,11 @@ from typing import Final
 from yarl import URL
 
 from taskgate.egress import ForwardProxy
+from taskgate.upstream.wire.dialer import TunnelRefused
 
 _LONGEST: Final = 16 * 1024
 """The most bytes of a proxy's answer."""
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r)").match
-
-
-class TunnelRefused(OSError):
-    """The proxy opened no tunnel. `status` is that of its answer, 0 if it gave none."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__("the proxy opened no tunnel")
-        self.status = status
 
 
 def connect_request(origin: URL, proxy: ForwardProxy) -> bytes:
@@ -32,12 +25,13 @@ def connect_request(origin: URL, proxy: ForwardProxy) -> bytes:
 
 
 async def open_tunnel(
-    address: str, port: int, request: bytes, connection: asyncio.Protocol, tls: ssl.SSLContext, name: str | None
+    request: bytes, address: str, port: int, connection: asyncio.Protocol, tls: ssl.SSLContext | None, name: str | None
 ) -> asyncio.Transport:
-    """Connect to a proxy, have it open a tunnel, and make `connection` the protocol of TLS in it.
+    """Connect to a proxy, send it the request for a tunnel, and make `connection` the protocol of TLS in it.
 
     Raises TunnelRefused, and OSError for what else fails.
     """
+    assert tls is not None, "a tunnel leads to an https origin"
     loop = asyncio.get_running_loop()
     handshake = _Handshake(loop)
     raw, _ = await loop.create_connection(lambda: handshake, address, port)
