@@ -251,3 +251,13 @@ async def test_each_reload_is_counted_and_the_page_tells_what_is_served_now(
     assert await gateway.count("taskgate_config_hash") != before
     for name, times in (("success", 1), ("invalid", 1), ("unchanged", 0)):
         assert await gateway.count("taskgate_config_reloads_total", result=name) == times
+
+
+async def test_names_of_the_operators_listener_change_with_a_reload(server: ScriptedServer) -> None:
+    async with serve(configuration({"reports": server.url})) as gateway:
+        assert (await gateway.operators("/livez", Host="taskgate:9464"))[0] == 421
+        named = await gateway.reload(configuration({"reports": server.url}, admin={"allowed_hosts": ["taskgate"]}))
+        assert named.result == "success"
+        assert (await gateway.operators("/livez", Host="taskgate:9464"))[0] == 200
+        await gateway.reload(configuration({"reports": server.url}))
+        assert (await gateway.operators("/livez", Host="taskgate:9464"))[0] == 421
