@@ -18,6 +18,14 @@ _SPACE: Final = re.compile(r"[\s,]+")
 WRONG_PROXY: Final = "must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
 
 
+class TunnelRefused(OSError):
+    """The proxy opened no tunnel. `status` is that of its answer, 0 if it gave none."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("the proxy opened no tunnel")
+        self.status = status
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardProxy:
     """A proxy that is spoken to in plain HTTP. `credentials` are user name and password, as in its URL."""

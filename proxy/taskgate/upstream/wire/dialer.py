@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from yarl import URL
 
-from taskgate.egress import ForwardProxy
+from taskgate.egress import ForwardProxy, TunnelRefused
 from taskgate.system import descriptors
 from taskgate.system.keep_alive import keep_alive
 from taskgate.upstream.settings import UpstreamTls
@@ -32,14 +32,6 @@ _OpenTunnel = Callable[
     [str, int, asyncio.Protocol, ssl.SSLContext | None, str | None], Coroutine[Any, Any, asyncio.Transport]
 ]
 """Connects to a proxy at an address and port, and makes a protocol that of TLS in a tunnel."""
-
-
-class TunnelRefused(OSError):
-    """The proxy opened no tunnel. `status` is that of its answer, 0 if it gave none."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__("the proxy opened no tunnel")
-        self.status = status
 
 
 class Dialer:

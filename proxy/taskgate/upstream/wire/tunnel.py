@@ -7,8 +7,7 @@ from typing import Final
 
 from yarl import URL
 
-from taskgate.egress import ForwardProxy
-from taskgate.upstream.wire.dialer import TunnelRefused
+from taskgate.egress import ForwardProxy, TunnelRefused
 
 _LONGEST: Final = 16 * 1024
 """The most bytes of a proxy's answer."""
