@@ -134,6 +134,20 @@ async def test_what_changes_a_session_needs_one(gateway: Gateway, method: str, p
     )
 
 
+@pytest.mark.parametrize("has_session", [True, False])
+async def test_a_stream_without_a_session_is_not_resumable(
+    gateway: Gateway, server: ScriptedServer, has_session: bool
+) -> None:
+    server.script["report"] = result(DONE)
+    host = await gateway.greeted() if has_session else await forgetful(gateway)
+    head = {**host.head(), **REVISION, "Accept": "text/event-stream", "Content-Type": "application/json"}
+    call = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "report", "arguments": {}}}
+    async with bounded(), gateway.http.post(gateway.url(), json=call, headers=head) as response:
+        lines = (await response.text()).splitlines()
+    assert any('"result"' in line for line in lines)
+    assert any(line.startswith("id:") for line in lines) == has_session
+
+
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
 async def test_streams_and_ends_need_a_session(gateway: Gateway, verb: str) -> None:
     head = {**REVISION, "Accept": "text/event-stream"}
