@@ -197,3 +197,17 @@ async def test_the_use_of_a_handle_by_another_host_is_in_the_audit_log(
         hold.release(DONE)
     [denied] = of(lines(tmp_path), "task.access_denied")
     assert denied["reason"] == "context_mismatch"
+
+
+async def test_a_handle_of_a_host_without_a_session_id_is_good_at_its_address_alone(
+    server: ScriptedServer, hold: Hold
+) -> None:
+    front = {"sessions": "optional", "trusted_proxies": ["127.0.0.0/8"]}
+    async with serve(configuration({"reports": server.url}, server=front, tasks=handoff())) as gateway:
+        host = await taskless(gateway, "legacy")
+        host.session = None
+        own, foreign = {ADDRESS: "203.0.113.7"}, {ADDRESS: "198.51.100.9"}
+        handle = handle_of(await host.call("report", YEAR, headers=own))
+        assert (await waited(host, handle, headers=foreign)).error is not None
+        hold.release(DONE)
+        assert (await waited(host, handle, headers=own)).result == DONE
