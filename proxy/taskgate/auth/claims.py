@@ -24,8 +24,8 @@ from taskgate.auth.context import CONTEXT_PARTS, Claims, Identity
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.jsontext.depth import is_deeper
 
-MAX_TOKEN: Final = 8 * 1024
-"""Characters of a token."""
+MAX_TOKEN: Final = 64 * 1024
+"""Characters of a token. `server.max_header` bounds it too: with 199 groups, a token of Entra has 11,000."""
 MAX_DEPTH: Final = 16
 """Levels of nesting in header and claims."""
 MAX_NAME: Final = 1024
@@ -167,7 +167,8 @@ class IssuerSettings:
     """One issuer: `name` is the operator's, and a metric label; `issuer` is the `iss` of its
     tokens.
 
-    An empty `audience` means the address of the called mount. The claim tuples name claims for the
+    An empty `audience` means the address of the called mount. `audience_claim` stands for a missing
+    `aud`; None if tokens must have one. The claim tuples name claims for the
     client id and the scopes, in order of preference. `tenant_claim` None means that there are no
     tenants.
     """
@@ -183,6 +184,7 @@ class IssuerSettings:
     client_id_claims: tuple[str, ...] = ("client_id", "azp", "appid", "cid")
     scope_claims: tuple[str, ...] = ("scope", "scp")
     tenant_claim: str | None = None
+    audience_claim: str | None = None
     keys: KeySettings = field(default_factory=KeySettings)
 
 
@@ -219,12 +221,16 @@ def read_claims(
     """
     if payload.get("iss") != settings.issuer:
         raise _refusal(AuthReason.ISSUER, settings, f"iss is not {_told(settings.issuer)}")
-    missing = [name for name in settings.required_claims if payload.get(name) is None]
+    stands_in = settings.audience_claim if payload.get("aud") is None else None
+    claim = stands_in or "aud"
+    missing = [
+        name for name in settings.required_claims if payload.get(name) is None and (name != "aud" or stands_in is None)
+    ]
     if missing:
         raise _refusal(AuthReason.CLAIM, settings, f"the token has no {_listed(missing, 'and no')}")
     accepted = settings.audience or (audience,)
-    if not _has_audience(payload.get("aud"), accepted):
-        expected, found = _shown(list(accepted)), _shown(payload.get("aud"))
+    if not _has_audience(payload.get(claim), accepted):
+        expected, found = _shown(list(accepted)), _shown(payload.get(claim))
         needed = (
             f"expected is {_listed(expected, 'or')}" if settings.audience else f"this resource is {_told(audience)}"
         )
@@ -233,7 +239,7 @@ def read_claims(
             issuer=settings.name,
             expected=expected,
             found=found,
-            detail=f"aud is {_listed(found, 'and')}: {needed}",
+            detail=f"{claim} is {_listed(found, 'and')}: {needed}",
         )
     subject = payload.get("sub")
     if not is_name(subject):
@@ -304,6 +310,9 @@ def _shown(audience: object) -> tuple[str, ...]:
 def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:
     """Whether a token of type JWT looks like an ID token rather than an access token."""
     of_an_access_token = (*settings.scope_claims, *settings.client_id_claims)
+    if payload.get("token_use") == "id":
+        # As Amazon Cognito says it.
+        return True
     return any(name in payload for name in _ID_TOKEN_CLAIMS) or not any(name in payload for name in of_an_access_token)
 
 

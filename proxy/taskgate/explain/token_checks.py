@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from taskgate.auth.claims import (
+    MAX_TOKEN,
     IssuerSettings,
     UnverifiedToken,
     bearer_token,
@@ -116,7 +117,9 @@ def _parsed(token: str, found: InspectedToken) -> UnverifiedToken | None:
     try:
         parsed = parse_token(bearer_token([f"Bearer {token}"], ""))
     except Unauthenticated as refused:
-        found.checks.append(TokenCheck("form", False, expected, refused.reason))
+        is_long = len(token) > MAX_TOKEN
+        length = f"{len(token)} characters: a token has at most {MAX_TOKEN}"
+        found.checks.append(TokenCheck("form", False, expected, length if is_long else refused.reason))
         found.reason = refused.reason
         return None
     found.checks.append(TokenCheck("form", True, expected, f"{len(token)} characters"))

@@ -14,6 +14,7 @@ from helpers.manual_clock import ManualClock
 from helpers.server import Hold, Reply, ScriptedServer, raw, redirect, resets, result, status
 from helpers.server import error as refusal
 from helpers.waiting import bounded, eventually
+from taskgate.domain.breaker import BRIEF
 from taskgate.errors import UpstreamFailed
 from taskgate.system import descriptors
 from taskgate.upstream.calls import Principal
@@ -106,7 +107,7 @@ async def test_a_server_that_cannot_be_reached_is_left_alone_after_a_while(
         bound.bind(("127.0.0.1", 0))
         caller = new_caller_of(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp", clock=clock, breaker=BREAKER)
         told = [await failed(caller.call()) for _ in range(4)]
-    assert [each.retry_after for each in told] == [None, None, None, OPEN_FOR]
+    assert [each.retry_after for each in told] == [None, None, None, timedelta(seconds=BRIEF)]
 
 
 async def test_a_server_that_does_not_begin_to_answer_in_time_fails(
@@ -272,7 +273,7 @@ async def test_a_server_that_cannot_be_reached_by_one_caller_is_left_alone_by_al
     for _ in range(3):
         await failed(guarded.call())
     assert guarded.heard.circuit_causes == ["ECONNREFUSED"]
-    assert (await failed(second.call())).retry_after == OPEN_FOR
+    assert (await failed(second.call())).retry_after == timedelta(seconds=BRIEF)
 
 
 async def test_credentials_that_cannot_be_had_are_no_failure_of_the_server(

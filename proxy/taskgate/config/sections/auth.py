@@ -105,6 +105,10 @@ class ClaimsSection(Section):
     """The claim that names the tenant, which every token must have then; null means that there are
     no tenants.
     """
+    audience: Text | None = None
+    """The claim that is compared with audience in tokens without aud, such as client_id of Amazon
+    Cognito; null means that every token must have aud.
+    """
 
 
 class JwksSection(Section):
@@ -172,6 +176,7 @@ class IssuerSection(Section):
             client_id_claims=self.claims.client_id,
             scope_claims=self.claims.scope,
             tenant_claim=self.claims.tenant,
+            audience_claim=self.claims.audience,
             keys=KeySettings(
                 uri=self.jwks_uri,
                 file=self.jwks_file,
@@ -409,6 +414,8 @@ def _key_source_conflicts(issuer: Mapping[str, object], where: tuple[str, ...]) 
         yield (*where, "jwks_file"), f"must not be given beside {dotted((*where, 'jwks_uri'))}"
     if not given and issuer.get("discovery") is False:
         yield (*where, "discovery"), "must be true, or else jwks_uri or jwks_file must be given"
+    if mapping_at(issuer, "claims").get("audience") is not None and not list_at(issuer, "audience"):
+        yield (*where, "audience"), "must name the accepted values of claims.audience, which is no address"
 
 
 def _repeated_issuers(raw: object) -> Iterator[Conflict]:
