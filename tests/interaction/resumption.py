@@ -8,7 +8,7 @@ from helpers.host.wire import Wire, asked
 from helpers.server import TalkingTool
 
 SAID = "notifications/message"
-UNKNOWN = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "The stream is unknown or has expired"}}
+UNKNOWN = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "The stream is unknown or has expired"}}
 ID = re.compile(r"([gp][0-9]+-[0-9a-f]{12})-([0-9]+)").fullmatch
 
 

@@ -87,7 +87,8 @@ async def test_what_is_wrong_with_a_body_is_told_to_whoever_may_send_one(
             await gateway.counted(JUDGED)
             answer = await host.ask(sent)
             assert (answer.status, answer.headers["connection"]) == (status, "close")
-            assert answer.headers["content-type"].startswith("text/plain")
+            assert answer.headers["content-type"].startswith("application/json")
+            assert json.loads(answer.body)["id"] is None
             assert await host.at_end()
         assert await gateway.counts("taskgate_http_rejections_total", "reason") == dict.fromkeys(reasons, 1)
         assert await gateway.counts(JUDGED, "issuer", "result") == {("corp", "accepted"): 1}

@@ -157,7 +157,7 @@ async def test_other_keys_and_none_are_other_tasks(
 
 
 @both_eras
-@pytest.mark.parametrize("key", ["", "x" * 257, 7, None, {"k": 1}])
+@pytest.mark.parametrize("key", ["", "x" * 257, 7, {"k": 1}])
 async def test_what_can_be_no_key_is_refused(server: ScriptedServer, gateway: Gateway, era: str, key: Any) -> None:
     if era == "modern":
         answer = await gateway.modern().call("report", meta={KEY: key})

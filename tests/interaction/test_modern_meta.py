@@ -35,7 +35,6 @@ ILL_TYPED: dict[str, dict[str, Any]] = {
     "a level that does not exist": {LEVEL: "loud"},
     "a level in capitals": {LEVEL: "INFO"},
     "a level that is a number": {LEVEL: 3},
-    "a token that is null": {"progressToken": None},
     "a token that is a fraction": {"progressToken": 1.5},
     "a token that is an object": {"progressToken": {}},
 }

@@ -18,10 +18,8 @@ BAD_PARAMS: dict[str, dict[str, Any]] = {
     "a name too long": {"name": "x" * 129},
     "arguments that are a list": {"arguments": []},
     "answers that are a list": {"inputResponses": []},
-    "answers that are null": {"inputResponses": None},
     "an answer that is a string": {"inputResponses": {"a": "yes"}},
     "a state that is a number": {"requestState": 7},
-    "a state that is null": {"requestState": None},
 }
 
 

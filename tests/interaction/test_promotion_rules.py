@@ -146,6 +146,7 @@ async def test_a_rule_bounds_the_time_to_live_of_its_tools_and_no_others(
     server: ScriptedServer, asked: dict[str, Any], granted: int
 ) -> None:
     rule = {"tool": "echo", "mode": "auto", "ttl": "40m", "ttl_min": "10m", "ttl_max": "50m"}
+    server.script["echo"] = Hold()
     async with serve(ruled(server, rule, {"tool": "*", "mode": "auto"})) as gateway:
         host = await gateway.greeted()
         task = await host.start("echo", **asked)

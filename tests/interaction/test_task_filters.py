@@ -187,7 +187,7 @@ WRONG: dict[str, Any] = {
     "createdAfter": "yesterday",
     "createdBefore": "2026-01-31T12:00:00",
     "lastUpdatedAfter": 1_769_860_800,
-    "lastUpdatedBefore": None,
+    "lastUpdatedBefore": True,
     "orderBy": "status",
     "order": "down",
 }

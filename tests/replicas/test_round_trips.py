@@ -37,9 +37,9 @@ async def test_a_request_asks_the_store_as_little_as_can_be(
     judged: list[str],
 ) -> None:
     """All rates of a request are one question, and whatever is looked at, or made, is one more."""
-    async with serve_replicas(1, {"reports": server.url}, valkey_server.options(), tmp_path, limits={"rate": rate}) as [
-        one
-    ]:
+    # No poll waits for the end of a new task.
+    more = {"limits": {"rate": rate}, "tasks": {"poll_grace": "0s"}}
+    async with serve_replicas(1, {"reports": server.url}, valkey_server.options(), tmp_path, **more) as [one]:
         host = await one.greeted()
         task = (await host.start("report"))["taskId"]
         async with bounded():

@@ -74,7 +74,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         Face(405, -32600, "The HTTP method does not exist in this protocol version", None, (("Allow", "POST"),)),
     ),
     "H-LEG-2": (errors.SessionRequired("no"), Face(400, -32600, "no")),
-    "H-LEG-3": (errors.SessionNotFound("no"), Face(404, -32600, "no")),
+    "H-LEG-3": (errors.SessionNotFound("no"), Face(404, -32001, "no")),
     "H-LEG-12": (errors.StreamNotFound("no"), Face(400, -32600, "no")),
     "L-GET-2, AMB-17": (errors.TaskNotFound(), Face(200, -32602, "Task not found")),
     "L-CANCEL-1": (errors.TaskAlreadyFinished("no"), Face(200, -32602, "no")),

@@ -83,6 +83,7 @@ def test_what_a_server_asks_is_no_request_of_a_host() -> None:
 
 def test_the_codes_of_json_rpc_and_of_the_specification_are_as_they_say() -> None:
     assert {name: code for name, code in CODES.items() if -32768 <= code <= -32000} == {
+        "SESSION_NOT_FOUND": -32001,
         "RESOURCE_NOT_FOUND": -32002,
         "HEADER_MISMATCH": -32020,
         "MISSING_CAPABILITY": -32021,
