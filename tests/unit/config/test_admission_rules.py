@@ -112,6 +112,7 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
         target=0.3,
         tolerance=0.4,
         reject_above=5.0,
+        grace=timedelta(milliseconds=500),
     )
     assert rules.questions == QuestionBounds(8 * SECOND, 9)
     assert (rules.reject_as, rules.exposes_quota) == (RejectAs.TOOL_ERROR, True)
