@@ -14,8 +14,10 @@ from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import NEWEST, Host
 from helpers.server import Reply, ScriptedServer, Turn, event, note, open_stream
 from helpers.waiting import eventually
+from taskgate.protocol.jsonrpc import MANY_BYTES
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
+LARGE = DONE | {"_meta": {"more": "x" * MANY_BYTES}}
 HEARTBEATS = (b"data: Loading\n\n", b"data: {}\n\n", b'data: {"type":"ping"}\n\n', b"data: []\n\n", b"data: [42]\n\n")
 
 
@@ -56,6 +58,8 @@ ODD: dict[str, Reply] = {
     ),
     "heartbeats of its own": streamed(lambda turn: [*HEARTBEATS, turn.answer(DONE)]),
     "an error that is null": document(lambda turn: turn.answer(DONE) | {"error": None}),
+    "a large answer with an error that is null": document(lambda turn: {"error": None} | turn.answer(LARGE)),
+    "a large answer with such an error behind it": document(lambda turn: turn.answer(LARGE) | {"error": None}),
     "an array of one": document(lambda turn: [turn.answer(DONE)]),
     "an array with news": document(lambda turn: [news(turn), turn.answer(DONE)]),
     "an array in an event": streamed(lambda turn: [[news(turn), turn.answer(DONE)]]),

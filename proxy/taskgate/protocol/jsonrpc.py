@@ -86,7 +86,8 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
             _refuse_lookalikes(meta, META_NAMES, message_id)
         if "task" in params and (task := params["task"].members) and not task.keys() <= TASK_NAMES:
             _refuse_lookalikes(task, TASK_NAMES, message_id)
-    if len(body) > MANY_BYTES and len(text) == len(body) and not isinstance(message, Notification):
+    # A message without a null member is shorter: its places are not those of the body.
+    if len(body) > MANY_BYTES and len(message.text) == len(body) and not isinstance(message, Notification):
         return message._replace(body=body)
     return message
 
