@@ -1,11 +1,13 @@
 """Opening, finding and ending sessions of hosts, and the sessions at servers behind them."""
 
+from typing import Any
+
 import pytest
 
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
-from helpers.server import Reply, ScriptedServer, error, status
+from helpers.server import Reply, ScriptedServer, Turn, error, progress_note, status
 from helpers.waiting import eventually
 from requirements import covers
 
@@ -190,6 +192,55 @@ async def test_a_refusal_of_one_tool_in_a_session_that_lives_is_its_answer(
     assert (await host.call("report")).message["error"]
     assert len(server.heard("initialize")) == 1
     assert len([each for each in server.heard("tools/call") if each["params"]["name"] == "report"]) == 1
+
+
+def late_error(code: int, message: str) -> Reply:
+    """Answer with an error after one notification of progress."""
+
+    async def reply(turn: Turn) -> Any:
+        failed = {"jsonrpc": "2.0", "id": turn.id, "error": {"code": code, "message": message}}
+        await turn.send(progress_note(turn.token, 1), failed)
+        return await turn.end()
+
+    return reply
+
+
+RAN: dict[str, tuple[Reply, Reply]] = {
+    "an error of the tool, and a ping that gets 404": (
+        error(-32603, "Session terminated by the payment provider"),
+        status(404),
+    ),
+    "an error of the tool, and a ping that gets another": (
+        error(-32603, "CUDA initialization error"),
+        error(-32002, "Server not initialized"),
+    ),
+    "the same error, after progress": (late_error(-32000, "No such session"), error(-32000, "No such session")),
+    "a refusal, and a ping that gets another": (status(403), status(401)),
+    "a refusal, and a ping that gets 404": (status(401), status(404)),
+}
+"""What a call that may have run gets, and what a ping in its session gets then."""
+
+
+@pytest.mark.parametrize(("refusal", "of_ping"), RAN.values(), ids=RAN)
+async def test_a_call_that_may_have_run_is_not_sent_again_whatever_a_ping_gets(
+    server: ScriptedServer, host: Host, refusal: Reply, of_ping: Reply
+) -> None:
+    await host.call("echo")
+    server.script["report"], server.methods["ping"] = refusal, of_ping
+    assert (await host.call("report", meta={"progressToken": "p"})).message["error"]
+    assert len([each for each in server.heard("tools/call") if each["params"]["name"] == "report"]) == 1
+
+
+async def test_a_server_that_refuses_all_that_a_caller_asks_opens_no_session_for_each_refusal(
+    server: ScriptedServer, gateway: Gateway, host: Host
+) -> None:
+    await host.call("echo")
+    server.methods["tools/call"] = server.methods["ping"] = status(401)
+    for _ in range(5):
+        assert (await host.call("echo")).message["error"]
+    assert len(server.heard("initialize")) == 2
+    # The first session may be known after all, so it is ended at the server.
+    await eventually(lambda: [each.verb for each in server.requests].count("DELETE") == 1)
 
 
 @pytest.mark.parametrize(

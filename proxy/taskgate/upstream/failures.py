@@ -263,10 +263,10 @@ def unwelcome(status: int) -> UpstreamFailed:
     return Unwelcome(str(refusal), {}, cause=refusal.cause) if status in _UNKNOWING else refusal
 
 
-def may_end_session(response: Response) -> bool:
-    """Whether an error may say that the server no longer knows the session, whatever its status and code."""
+def refusal_of_session(response: Response) -> str | None:
+    """Return code and text of an error that may say that the server does not know the session; None of another."""
     text = value_of((response.error.members or {}) if response.error is not None else {}, "message")
-    return isinstance(text, str) and _OF_SESSIONS(text) is not None
+    return f"{response.error_code} {text}" if isinstance(text, str) and _OF_SESSIONS(text) is not None else None
 
 
 def said_in(response: Response) -> dict[str, Any]:

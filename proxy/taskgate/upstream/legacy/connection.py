@@ -12,8 +12,9 @@ subscriptions of the host.
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from enum import Enum, auto
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import NEWEST_LEGACY, Peer, find_revision
@@ -94,6 +95,26 @@ DYING: Final = 0.1
 _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
 
 
+class SessionEnd(Enum):
+    """What a failure says about its session."""
+
+    NONE = auto()
+    ENDED = auto()
+    """It has ended, perhaps after the request ran."""
+    UNKNOWN = auto()
+    """The server did not know it when the request came, so the request did not run."""
+
+
+class PingOutcome(NamedTuple):
+    """What became of a ping: the reason of its failure, and how the server refused it.
+
+    `said` is the HTTP status as a cause, or the error about a session. Both are None for a usual answer.
+    """
+
+    reason: str | None = None
+    said: str | None = None
+
+
 class SessionConnection:
     """An open conversation; `stream` is None if it has no GET stream."""
 
@@ -107,6 +128,7 @@ class SessionConnection:
         "conversation",
         "makes_tasks",
         "outlived",
+        "refusals",
         "stream",
     )  # fmt: skip
 
@@ -121,6 +143,8 @@ class SessionConnection:
         nothing is known of it."""
         self._pinging = SingleFlight(self._ping)
         self._outlives_check = SingleFlight(self._ping_after_cancels)
+        self.refusals: set[str] = set()
+        """The statuses of first refusals in the session: they do not say that it is unknown."""
         self.outlived = 0
         """How many of `conversation.cancels` the session is known to have survived."""
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
@@ -152,23 +176,31 @@ class SessionConnection:
         if lasting.level is not None or lasting.uris:
             self._restoring = asyncio.get_running_loop().create_task(self._restore(lasting))
 
-    async def is_over(self, failure: UpstreamFailed) -> bool:
-        """Whether a failed request means that the session has ended.
+    async def judge(self, failure: UpstreamFailed) -> SessionEnd:
+        """Return whether a failed request means that the session has ended, and was unknown before it.
 
-        If a call broke off, or was refused as released servers refuse an unknown session, a ping
-        decides. Released servers let a session die without notice, for example after a cancellation:
-        then every call of it breaks off.
+        If a call broke off, a ping decides. Released servers let a session die without notice, for
+        example after a cancellation: then every call of it breaks off. A call that was refused with a
+        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same one. After
+        a first refusal in a new session that status is no sign of it.
         """
-        if failure.reason != UpstreamReason.CLOSED.value and not isinstance(failure, failures.SessionDoubted):
-            return failure.reason == UpstreamReason.SESSION_LOST.value
-        return not await self.is_known()
+        if isinstance(failure, failures.SessionDoubted):
+            if failure.cause in self.refusals:
+                return SessionEnd.NONE
+            outcome = await self.ping()
+            if outcome.said == failure.cause:
+                return SessionEnd.UNKNOWN
+            return SessionEnd.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionEnd.NONE
+        if failure.reason == UpstreamReason.CLOSED.value:
+            return SessionEnd.ENDED if (await self.ping()).reason in _OVER else SessionEnd.NONE
+        return SessionEnd.UNKNOWN if failure.reason == UpstreamReason.SESSION_LOST.value else SessionEnd.NONE
 
-    async def is_known(self) -> bool:
-        """Whether the server answers a ping in the session, one for all calls that ask together."""
+    async def ping(self) -> PingOutcome:
+        """Return what the server says to a ping in the session, one for all calls that ask together."""
         try:
             return await self._pinging.get()
         except Abandoned:
-            return True
+            return PingOutcome()
         finally:
             self._pinging.forget()
 
@@ -225,20 +257,24 @@ class SessionConnection:
         # Some servers crash on a request that arrives while a session dies of a cancellation.
         if asyncio.get_running_loop().time() - self.conversation.cancelled_at < SIGN_OF_LIFE.total_seconds():
             await asyncio.sleep(DYING)
-        is_alive = await self._ping()
+        is_alive = (await self._ping()).reason not in _OVER
         self.outlived = cancels
         return is_alive
 
-    async def _ping(self) -> bool:
-        return await self._answers(PING, None)
+    async def _ping(self) -> PingOutcome:
+        try:
+            _, response = await self._ask(PING, None)
+        except UpstreamFailed as failure:
+            return PingOutcome(failure.reason, failure.cause)
+        return PingOutcome(said=failures.refusal_of_session(response))
 
     async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
-        """Send a request; returns False only for an answer or failure that shows the end of the session."""
+        """Send a request; returns False only for a failure that shows the end of the session."""
         try:
-            _, response = await self._ask(method, params, principal)
+            await self._ask(method, params, principal)
         except UpstreamFailed as failure:
-            return failure.reason not in _OVER and not isinstance(failure, failures.SessionDoubted)
-        return response.error is None or not failures.may_end_session(response)
+            return failure.reason not in _OVER
+        return True
 
     async def _ask(
         self, method: str, params: Params | None, principal: Principal | None = None

@@ -27,7 +27,7 @@ from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.descriptions import Catalogue, RelayedTools, Welcome, read_catalogue
 from taskgate.upstream.failures import EraLeft
-from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, is_strange
+from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, SessionEnd, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
 from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, LegacyFollowedTasks, Reach
@@ -253,15 +253,12 @@ class LegacySession:
             response = await connection.conversation.ask(pending, text, first_byte=first_byte)
             error = None if response.error is None else str(response.error_code)
             if response.error is not None:
-                await self._expect_session(connection, response, is_again=is_again)
+                await self._expect_session(connection, pending, response, is_again=is_again)
         except UpstreamFailed as failure:
             error = failure.reason
-            is_over = not self._closed and await connection.is_over(failure)
-            if is_over:
-                self._lose(connection)
-            elif isinstance(failure, failures.Unwelcome):
-                await self._check_era(connection)
-            if is_again or not is_over or (pending.sent and (failure.dispatched or type(failure) is EraLeft)):
+            end = await self._end_by(failure, connection, is_again=is_again)
+            # A request of which nothing was sent did not run either.
+            if is_again or end is SessionEnd.NONE or (pending.sent and end is SessionEnd.ENDED):
                 raise
             response = None
         finally:
@@ -285,17 +282,36 @@ class LegacySession:
         if not self._closed and not await connection.is_understood():
             self._unwelcome()
 
-    async def _expect_session(self, connection: SessionConnection, response: Response, *, is_again: bool) -> None:
+    async def _end_by(self, failure: UpstreamFailed, connection: SessionConnection, *, is_again: bool) -> SessionEnd:
+        """Return what a failure says about the session, and drop the connection if that has ended."""
+        if self._closed:
+            return SessionEnd.NONE
+        if is_again and isinstance(failure, failures.SessionDoubted):
+            # The session is new, so the server knows it.
+            connection.refusals.add(failure.cause)
+            return SessionEnd.NONE
+        end = await connection.judge(failure)
+        if end is not SessionEnd.NONE:
+            self._lose(connection, is_doubted=isinstance(failure, failures.SessionDoubted))
+        elif isinstance(failure, failures.Unwelcome):
+            await self._check_era(connection)
+        return SessionEnd.ENDED if type(failure) is EraLeft else end
+
+    async def _expect_session(
+        self, connection: SessionConnection, pending: RunningCall, response: Response, *, is_again: bool
+    ) -> None:
         """Raise UpstreamFailed for an error by which the server did not act.
 
-        It is EraLeft for an error that only another era has. It is session_lost for one about sessions,
-        if a ping in the session is refused too.
+        It is EraLeft for an error that only another era has. It is session_lost for one about sessions, if
+        nothing was heard of the call before, and a ping in the session gets the same error.
         """
         if era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
             raise EraLeft
-        may_be_lost = not is_again and connection.conversation.session is not None
-        if may_be_lost and failures.may_end_session(response) and not await connection.is_known():
+        if is_again or connection.conversation.session is None or pending.last_progress is not None:
+            return
+        said = failures.refusal_of_session(response)
+        if said is not None and said == (await connection.ping()).said:
             raise failures.session_lost()
 
     async def _made_ready(self, call: UpstreamCall, bounds: CallBounds) -> tuple[SessionConnection, float]:
@@ -345,15 +361,15 @@ class LegacySession:
         if connection is not None and connection.conversation is conversation:
             self._lose(connection)
 
-    def _lose(self, connection: SessionConnection) -> None:
+    def _lose(self, connection: SessionConnection, *, is_doubted: bool = False) -> None:
         """Drop a connection that the server ended; the next call opens another. Only the first
-        report counts."""
+        report counts. `is_doubted`: the server may know it after all, so it is ended there too."""
         if self._connection.value is not connection:
             return
         self._connection.forget()
         self._resumption.lost()
         self._forget_tools()
         self._upstream_context.observer.session_lost()
-        dropping = asyncio.get_running_loop().create_task(connection.drop())
+        dropping = asyncio.get_running_loop().create_task(connection.end() if is_doubted else connection.drop())
         self._dropping.add(dropping)
         dropping.add_done_callback(self._dropping.discard)
