@@ -13,13 +13,16 @@ from helpers.server import (
     Hold,
     Reply,
     ScriptedServer,
+    Turn,
     breaks_off,
+    error,
     in_turn,
     note,
     raw,
     redirect,
     resets,
     result,
+    server_request,
     status,
     stream,
 )
@@ -91,6 +94,25 @@ async def waits(host: Host, task: dict[str, Any]) -> None:
 
     while not await says():
         await asyncio.sleep(0.1)
+
+
+async def test_a_task_whose_server_asked_and_then_knew_no_session_is_asked_anew(
+    server: ScriptedServer, gateway: Gateway
+) -> None:
+    lost = error(-32000, "Session not found")
+
+    async def asks_and_refuses(turn: Turn) -> Any:
+        await turn.send(server_request("q-1", message="Which?", requestedSchema={"type": "object", "properties": {}}))
+        return await lost(turn)
+
+    host = await gateway.greeted(capabilities={"elicitation": {}})
+    await host.call("echo")
+    server.script["report"], server.methods["ping"] = in_turn(asks_and_refuses, status(429)), lost
+    task = await host.start("report")
+    await waits(host, task)
+    server.script["report"] = result({"content": []})
+    del server.methods["ping"]
+    assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
 
 
 async def test_a_task_whose_server_is_away_waits_for_it_and_runs_once(server: ScriptedServer, host: Host) -> None:

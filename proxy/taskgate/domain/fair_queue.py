@@ -109,7 +109,8 @@ class FairQueue(Generic[Item]):
     def enqueue(self, context: str, item: Item, *, share: int | None = None, must: bool = False) -> bool:
         """Add an item of a context to the queue; False, without effect, if it has no place.
 
-        `share` is the context's own from now on; None means the general one. `must` ignores `size`.
+        `share` is the context's own from now on; None means the general one. `must` ignores `size`, and
+        leaves the share of a context that waits as it is.
         """
         queue = self._queues.get(context)
         if not must:
@@ -118,7 +119,8 @@ class FairQueue(Generic[Item]):
                 return False
         if queue is None:
             queue = self._queues[context] = _ContextQueue()
-        queue.share = share
+        if share is not None or not must:
+            queue.share = share
         self._rank(context, queue)
         self._contexts[item] = context
         queue.items[item] = queue.arrivals

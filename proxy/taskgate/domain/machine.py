@@ -72,6 +72,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (WORKING, CancelRequested): frozenset({CANCELLED}),
         (WORKING, TakenOver): frozenset({WORKING}),
         (INPUT_REQUIRED, Dispatched): frozenset({WORKING}),
+        (INPUT_REQUIRED, DispatchWithdrawn): frozenset({WORKING}),
         (INPUT_REQUIRED, Progressed): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputRequested): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputClaimed): frozenset({INPUT_REQUIRED}),
@@ -166,7 +167,9 @@ def _dispatched(new: Any, record: TaskRecord, _: Dispatched) -> None:
 
 
 def _dispatch_withdrawn(new: Any, _: TaskRecord, __: DispatchWithdrawn) -> None:
-    new.dispatched = False
+    # What the server asked before it refused the call is asked anew by the call that is sent.
+    new.dispatched, new.status = False, WORKING
+    new.inputs, new.answers, new.checkpoint = (), {}, None
 
 
 def _progressed(new: Any, _: TaskRecord, event: Progressed) -> None:

@@ -229,6 +229,7 @@ class TaskRun(CancelScope):
                     return
                 except UpstreamFailed as failure:
                     missed = failure.copy()
+                del asked, call
                 unsent = await self._after(missed, lease, turn, ends)
                 if unsent is None:
                     return
@@ -255,28 +256,39 @@ class TaskRun(CancelScope):
         """Wait for a server that was not reached, and return the record for the next attempt.
 
         The mark is withdrawn, so that a crash does not leave the outcome unknown. `ends` is the
-        time at which the wait ends. Then, or if the store fails, the task ends unsent. None
-        if it has ended, or another process has it.
+        time at which the wait ends. Then the task ends unsent. None if it has ended, or another
+        process has it.
         """
         services = self._services
         transitions, pause = services.transitions, _pause(self.id, turn, missed.retry_after)
-        try:
-            if services.clock.now() + timedelta(seconds=pause) < ends:
-                withdrawn = await transitions.make(self.owner, self.id, lambda _: DispatchWithdrawn(), run=self)
-                waits = Progressed(message=f"Waits for the server: {missed}")
-                if withdrawn is None or await transitions.make(self.owner, self.id, lambda _: waits, run=self) is None:
+        waits = Progressed(message=f"Waits for the server: {missed}")
+        while services.clock.now() + timedelta(seconds=pause) < ends:
+            try:
+                for event in (DispatchWithdrawn(), waits):
+                    if await transitions.make(self.owner, self.id, partial(_always, event), run=self) is None:
+                        await self._end_unsent(missed)
+                        return None
+                if not await self._slept(pause):
                     return None
-                with suppress(ScopeCancelled), self:
-                    if not self._stopped:
-                        await asyncio.sleep(pause)
-                if not self._stopped or self.is_shut_down:
-                    return await services.takeovers.read(self.owner, self.id, lease)
-                return None
-        except StoreUnavailable:
-            pass
-        self.listener.close()
-        await transitions.settle(self.owner, self.id, self._failure(missed), run=self)
+                return await services.takeovers.read(self.owner, self.id, lease)
+            except StoreUnavailable:
+                # Nothing ran, so the task waits for the store too.
+                if not await self._slept(pause):
+                    return None
+        await self._end_unsent(missed)
         return None
+
+    async def _slept(self, pause: float) -> bool:
+        """Wait, and return whether the run goes on: it was not stopped, or the gateway ends."""
+        with suppress(ScopeCancelled), self:
+            if not self._stopped:
+                await asyncio.sleep(pause)
+        return not self._stopped or self.is_shut_down
+
+    async def _end_unsent(self, missed: UpstreamFailed) -> None:
+        """End a task whose server was not reached in its time. Does nothing if it has ended."""
+        self.listener.close()
+        await self._services.transitions.settle(self.owner, self.id, self._failure(missed), run=self)
 
     def send_next_round(
         self, record: TaskRecord, checkpoint: RoundCheckpoint, route: CallRoute
@@ -511,10 +523,16 @@ def wholly_bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
     return partial(_within, living, record.deadline, _past_deadline)
 
 
+def _always(event: DispatchWithdrawn | Progressed, _: TaskRecord) -> DispatchWithdrawn | Progressed:
+    return event
+
+
 def _pause(task: TaskId, turn: int, wanted: timedelta | None) -> float:
     """Return the seconds before another attempt to reach a server, which may have named a pause."""
     longest = min(WAIT_FIRST * 2.0**turn, WAIT_MOST) if turn < _DOUBLINGS else WAIT_MOST
-    return max(longest * share(task, turn), 0.0 if wanted is None else wanted.total_seconds())
+    part = share(task, turn)
+    # The circuit names one moment to all tasks: they come one after the other.
+    return max(longest * part, 0.0 if wanted is None else wanted.total_seconds() * (0.5 + part))
 
 
 def _was_late(record: TaskRecord, now: datetime) -> bool:

@@ -73,9 +73,9 @@ ID_BYTES: Final = 24
 
 RERUNS: Final = 1
 """How often a call may be sent again: one that crashes its process must not do so forever."""
-SEEN: Final = 256
+SEEN: Final = 64
 """The most names of tools that are compared with an unknown one."""
-LONGEST_SEEN: Final = 64
+LONGEST_SEEN: Final = 32
 """The most characters of each of them."""
 
 

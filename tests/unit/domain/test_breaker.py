@@ -59,6 +59,17 @@ def test_failures_that_lie_further_apart_than_the_window_leave_it_closed() -> No
     assert one.state is OPEN
 
 
+def test_after_the_window_of_the_last_failure_successes_count_no_more_until_the_next() -> None:
+    one = circuit(window=10)
+    fail(one, 0)
+    one.succeeded(let(one, 10), 10, ALICE)
+    assert one.counts_successes
+    one.succeeded(let(one, 11), 11, ALICE)
+    assert (one.state, one.counts_successes) == (CLOSED, False)
+    fail(one, 12, 12)
+    assert (one.state, one.counts_successes) == (CLOSED, True)
+
+
 def test_one_failure_is_enough_where_the_operator_says_so() -> None:
     one = circuit(failures=1)
     fail(one, 0)

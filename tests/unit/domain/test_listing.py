@@ -144,6 +144,8 @@ LISTS: list[tuple[dict[str, Any], TaskOrder]] = [
     *(({"states": frozenset(states)}, NEWEST_FIRST) for states in ((), (WORKING,), (WORKING, FAILED), STATES)),
     ({"states": frozenset({TaskState(TaskStatus.COMPLETED)})}, NEWEST_FIRST),
     ({"states": frozenset({TaskState(TaskStatus.COMPLETED, True)})}, NEWEST_FIRST),
+    ({"unfetched": True}, NEWEST_FIRST),
+    ({"unfetched": True, "ids": frozenset("a")}, NEWEST_FIRST),
 ]
 
 

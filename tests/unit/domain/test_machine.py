@@ -28,7 +28,7 @@ from taskgate.domain.events import (
     TakenOver,
     TaskEvent,
 )
-from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS, TRANSITIONS, advance
+from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS, TRANSITIONS, advance, cancellation
 from taskgate.domain.record import Faulted, FaultReason, Lease, SealedCheckpoint, Succeeded, TaskRecord, TaskStatus
 from taskgate.errors import IllegalTransition
 from unit.domain.records import EVENTS, question, record
@@ -83,7 +83,7 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
 EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]] = {
     # from: working, input_required
     Dispatched: ({WORKING}, {WORKING}),
-    DispatchWithdrawn: ({WORKING}, None),
+    DispatchWithdrawn: ({WORKING}, {WORKING}),
     Progressed: ({WORKING}, {INPUT_REQUIRED}),
     InputRequested: ({INPUT_REQUIRED}, {INPUT_REQUIRED}),
     InputClaimed: (None, {INPUT_REQUIRED}),
@@ -280,6 +280,26 @@ def test_a_call_that_was_not_sent_after_all_may_be_dispatched_again() -> None:
     withdrawn = advance(task, DispatchWithdrawn(), LATER)
     assert (task.dispatched, withdrawn.dispatched) == (True, False)
     assert advance(withdrawn, Dispatched(), LATER).dispatched
+
+
+def test_what_a_server_asked_before_it_refused_the_call_is_asked_anew() -> None:
+    task = replace(RECORDS[INPUT_REQUIRED], dispatched=True)
+    assert task.inputs
+    withdrawn = advance(task, DispatchWithdrawn(), LATER)
+    assert (withdrawn.status, withdrawn.inputs, withdrawn.answers, withdrawn.checkpoint) == (WORKING, (), {}, None)
+    assert advance(advance(withdrawn, Dispatched(), LATER), InputRequested(request=question(4)), LATER).inputs
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (CancelRequested(by="operator"), " by an operator"),
+        (CancelRequested(by="operator", reason="maintenance"), " by an operator: maintenance"),
+        (CancelRequested(), ""),
+    ],
+)
+def test_who_cancelled_a_task_and_why_is_told_of_an_operator(event: CancelRequested, told: str) -> None:
+    assert cancellation(advance(RECORDS[WORKING], event, LATER)) == told
 
 
 def test_a_call_is_dispatched_once() -> None:

@@ -38,6 +38,18 @@ def test_what_offers_no_tasks_has_no_tool_that_could_be_one(rules: list[tuple[st
             assert {judged.support(upstream, tool) for tool in ("x", "y1", "z")} == {TaskSupport.FORBIDDEN}
 
 
+def test_what_is_announced_for_the_tools_of_one_upstream_is_one_object_for_each_policy() -> None:
+    judged = policy(("a", "x", PromotionMode.AUTO), ("b", "x", PromotionMode.REQUIRED))
+    of_a, of_b = judged.support_of("a"), judged.support_of("b")
+    assert [of_a("x", {}), of_b("x", {}), of_a("y", {})] == [
+        TaskSupport.OPTIONAL,
+        TaskSupport.REQUIRED,
+        TaskSupport.FORBIDDEN,
+    ]
+    assert judged.support_of("a") is of_a
+    assert replace(judged).support_of("a") is not of_a
+
+
 # --- what a model is told ---------------------------------------------------------------------------------------------
 
 
