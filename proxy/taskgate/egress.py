@@ -150,6 +150,9 @@ def _proxy_of(name: str, environ: Mapping[str, str]) -> ForwardProxy | None:
         raise ValueError(f"{name} {error}") from None
 
 
+_LONGEST_PORT: Final = 5
+
+
 def _exception(entry: str) -> _Exception:
     entry = entry.lower()
     try:
@@ -157,7 +160,7 @@ def _exception(entry: str) -> _Exception:
     except ValueError:
         pass
     name, colon, digits = entry.rpartition(":")
-    port = int(digits) if colon and digits.isascii() and digits.isdigit() else None
+    port = int(digits) if colon and digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_PORT else None
     name = name if port is not None else entry
     address = _address(name.strip("[]"))
     if address is not None:

@@ -10,6 +10,7 @@ it on as it arrives (`Messages.offer_to`), without waking the task of the call.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Final
 
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.faults import NoMessage, no_message
@@ -20,6 +21,9 @@ from taskgate.upstream.base import Messages
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.duplex.peek import parts_of, seems_to_answer
 from taskgate.upstream.settings import UpstreamObserver
+
+MOST_IN_ARRAY: Final = 64
+"""The most messages of an array that are read, as of one of a host: limits on notifications count it as one."""
 
 
 async def read_stream(
@@ -90,13 +94,14 @@ async def hear_unusual(
     Returns the response to the call, if an array has it. Raises NoMessage for what seems to answer
     the call.
     """
-    parts, found = await offload(len(message), partial(parts_of, message)), None
+    parts, found = await offload(len(message), partial(parts_of, message, MOST_IN_ARRAY)), None
     for part in parts:
         try:
             response = await hear(part, call)
         except NoMessage:
             response = None
-            await _skip(observer, call, part)
+            if found is None:
+                await _skip(observer, call, part)
         if response is not None and response.id == call.id:
             found = response
     if not parts:
@@ -112,7 +117,7 @@ async def hear_aside(observer: UpstreamObserver, hear: Callable[[bytes], Awaitab
     try:
         await hear(message)
     except NoMessage:
-        parts = await offload(len(message), partial(parts_of, message))
+        parts = await offload(len(message), partial(parts_of, message, MOST_IN_ARRAY))
         if not parts:
             observer.skipped(len(message))
         for part in parts:

@@ -219,11 +219,17 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
 
     async def get_again(self) -> Mapping[str, ListedTool]:
         """Read the list again, but not too often, and return it. Raises as `get` does."""
-        now = self._clock.elapsed()
+        now, before = self._clock.elapsed(), self.value
         if now - self._again_at >= READ_AGAIN:
             self._again_at = now
             self.forget()
-        return await self.get()
+        try:
+            return await self.get()
+        except UpstreamFailed:
+            # What was known is still the best that there is.
+            if before is not None and self.is_empty:
+                self.put(before)
+            raise
 
 
 _CURSOR: Final = '"cursor"'

@@ -326,10 +326,10 @@ def _pause_of(written: str, clock: Clock) -> float | None:
         return float(written)
     try:
         moment = parsedate_to_datetime(written)
-    except ValueError:
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max((moment - clock.wall()).total_seconds(), 0.0)
+    except (ValueError, OverflowError):
         return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max((moment - clock.wall()).total_seconds(), 0.0)
 
 
 def _object(body: bytes) -> dict[str, object]:

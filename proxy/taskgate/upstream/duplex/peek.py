@@ -259,12 +259,12 @@ MOST_PARTS: Final = 4096
 """The most elements of an array that is split; a longer one has no parts."""
 
 
-def parts_of(message: bytes) -> list[bytes]:
-    """Return the elements of an array; none if it is no array or cannot be decoded."""
+def parts_of(message: bytes, limit: int = MOST_PARTS) -> list[bytes]:
+    """Return the elements of an array; none if it is no array, has more than `limit`, or cannot be decoded."""
     if not is_batch(message):
         return []
     try:
-        return split_batch(message, max_depth=MAX_SERVER_DEPTH, limit=MOST_PARTS)
+        return split_batch(message, max_depth=MAX_SERVER_DEPTH, limit=limit)
     except (UnparsableMessage, MalformedMessage):
         return []
 
