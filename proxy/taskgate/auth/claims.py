@@ -24,7 +24,7 @@ from taskgate.auth.context import CONTEXT_PARTS, Claims, Identity
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.jsontext.depth import is_deeper
 
-MAX_TOKEN: Final = 64 * 1024
+MAX_TOKEN: Final = 32 * 1024
 """Characters of a token. `server.max_header` bounds it too: with 199 groups, a token of Entra has 11,000."""
 MAX_DEPTH: Final = 16
 """Levels of nesting in header and claims."""
@@ -239,7 +239,7 @@ def read_claims(
             issuer=settings.name,
             expected=expected,
             found=found,
-            detail=f"{claim} is {_listed(found, 'and')}: {needed}",
+            detail=f"{_told(claim)} is {_listed(found, 'and')}: {needed}",
         )
     subject = payload.get("sub")
     if not is_name(subject):

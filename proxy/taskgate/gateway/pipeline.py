@@ -529,8 +529,8 @@ class Gateway:
         context.refusal, context.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
             self._rejections.render(reply, error, message, era)
-        if isinstance(error, Unauthenticated) and exchange.is_streaming:
-            # The stream ends without an answer, so that the host reconnects, gets 401, and obtains
+        if isinstance(error, Unauthenticated) and exchange.has_begun:
+            # The answer ends without a message, so that the host reconnects, gets 401, and obtains
             # a new token.
             reply = HttpReply()
         if reply.status != 200 and not exchange.has_begun:

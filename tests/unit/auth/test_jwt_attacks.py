@@ -243,8 +243,8 @@ async def test_an_encrypted_and_a_nested_token_are_refused() -> None:
     assert await gate.refused(token(header(cty="JWT"), token().encode())) == AuthReason.MALFORMED
 
 
-@pytest.mark.parametrize("size", [8192, 100_000, 10_000_000])
-async def test_a_token_beyond_8_kib_is_refused(size: int) -> None:
+@pytest.mark.parametrize("size", [32 * 1024, 100_000, 10_000_000])
+async def test_a_token_beyond_32_kib_is_refused(size: int) -> None:
     assert await Gate().refused(token(payload=claims(x="x" * size))) == AuthReason.MALFORMED
 
 

@@ -170,7 +170,7 @@ def test_the_token_of_a_file_is_sent_and_one_that_others_may_read_is_refused(tmp
         assert "may be read or written by every user" in err
 
 
-@pytest.mark.parametrize("content", ["", "two words", "x" * 20_000, "\x00"])
+@pytest.mark.parametrize("content", ["", "two words", "x" * 40_000, "\x00"])
 def test_a_file_without_a_token_is_refused_and_not_repeated(tmp_path: Path, content: str) -> None:
     file = tmp_path / "token"
     file.write_text(content)

@@ -6,7 +6,7 @@ from typing import Final
 
 from taskgate.system.secret_files import ADVICE, read_secret
 
-_MAX_TOKEN: Final = 64 * 2**10
+_MAX_TOKEN: Final = 32 * 2**10
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
