@@ -29,8 +29,8 @@ SERVICES = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
 PORTS = (3000, 6379, 8080, 9464)
 KEYS = ("taskgate-context.key", "taskgate-audit.key")
 REPORT = "Report for Q3: revenue, costs, staff, forecast, summary."
-# In place of what Docker's DNS answers, and looked at often enough for a test.
-DISCOVERY = "dns_sd_configs:\n      - {names: [taskgate], type: A, port: 9464, refresh_interval: 5s}"
+# In place of a name that Docker's DNS knows, and looked at often enough for a test.
+TARGET = "taskgate:9464"
 EVERY = ("15s", "500ms")
 
 
@@ -49,8 +49,7 @@ class ComposeServices:
             for service, said in SERVICES.items()
             for each in said.get("ports", [])
         }
-        static = f"static_configs:\n      - targets: ['{self._addresses['taskgate']}:9464']"
-        fixed = {DISCOVERY: static, EVERY[0]: EVERY[1]} if name == "prometheus" else {}
+        fixed = {TARGET: f"{self._addresses['taskgate']}:9464", EVERY[0]: EVERY[1]} if name == "prometheus" else {}
         hosts = {f"//{each}": f"//{address}" for each, address in self._addresses.items()}
         for each, said in SERVICES.items():
             for network in dict(said["networks"]).values() if isinstance(said.get("networks"), dict) else ():

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.jsontext.display import clean, one_line
+from taskgate.jsontext.display import clean, one_line, quoted
 
 ANY = st.text(st.characters() | st.sampled_from("\u061c\u200b\u202e\ufeff\U000e0041"))
 
@@ -37,3 +37,8 @@ def test_letters_of_every_language_stay() -> None:
     assert (
         clean("日本語 العربية é \U0001f600") == one_line("日本語 العربية é \U0001f600") == "日本語 العربية é \U0001f600"
     )
+
+
+def test_a_quoted_name_is_short_and_cannot_end_its_quotation() -> None:
+    assert quoted('a"b\n\u202ec') == '"a\'b \ufffdc"'
+    assert quoted(200 * "x") == f'"{127 * "x"}…"'

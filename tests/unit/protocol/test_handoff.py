@@ -114,6 +114,18 @@ def test_the_tokens_of_both_tools_are_estimated(text: str, tokens: int) -> None:
     assert TOOLS.tokens < MOST_TOKENS
 
 
+# --- what models read of one call -------------------------------------------------------------------------------------
+
+
+def test_a_call_that_ended_with_a_result_too_large_for_its_answer_is_to_be_waited_for() -> None:
+    ended = new_record(id="id-0", call=new_call(tool="build"), status=TaskStatus.COMPLETED)
+    assert TOOLS.handle_text(ended, "40 s", "9 of 10") == (
+        "The call of build has ended. Its result is too large for this answer, which began before the end of the "
+        "call: do not call build again for it. To get its result, call the tool taskgate_wait with "
+        '{"handle": "id-0"}.'
+    )
+
+
 # --- the list of calls ------------------------------------------------------------------------------------------------
 
 

@@ -98,6 +98,14 @@ def test_a_head_has_the_expiry_that_is_stored_beside_it(head: TaskRecord, expire
     assert (found.expires_at, found.id, found.ttl) == (expires, head.id, head.ttl)
 
 
+@given(heads, st.booleans(), st.none() | st.text("abc-_", max_size=4))
+def test_a_head_of_an_ended_task_tells_unread_whether_its_result_was_retrieved(
+    head: TaskRecord, retrieved: bool, host: str | None
+) -> None:
+    ended = replace(head, status=TaskStatus.COMPLETED, checkpoint=None, retrieved=retrieved, handed_to=host)
+    assert codec.is_retrieved(codec.pack_head(ended)) is retrieved
+
+
 @given(tool=texts, message=texts)
 def test_a_head_has_in_it_what_is_said_of_its_texts(tool: str, message: str) -> None:
     packed = codec.pack_head(new_record(call=new_call(tool=tool), status_message=message))

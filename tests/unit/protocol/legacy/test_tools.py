@@ -116,6 +116,11 @@ def test_a_decision_hears_what_the_server_hints_of_the_tool() -> None:
     assert heard == [{"readOnlyHint": True}, {}]
 
 
+def test_a_tool_for_which_no_word_is_decided_stays_as_its_server_lists_it() -> None:
+    page = page_of('{"name":"t","execution":{"taskSupport":"required"}}', '{"name":"u"}')
+    assert with_task_support(page, lambda *_: None) == page
+
+
 FOR_VIEWS = '"_meta":{"ui":{ "visibility":["app"]}}'
 
 
