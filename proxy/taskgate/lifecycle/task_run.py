@@ -531,8 +531,8 @@ def _pause(task: TaskId, turn: int, wanted: timedelta | None) -> float:
     """Return the seconds before another attempt to reach a server, which may have named a pause."""
     longest = min(WAIT_FIRST * 2.0**turn, WAIT_MOST) if turn < _DOUBLINGS else WAIT_MOST
     part = share(task, turn)
-    # The circuit names one moment to all tasks: they come one after the other.
-    return max(longest * part, 0.0 if wanted is None else wanted.total_seconds() * (0.5 + part))
+    # The circuit names one moment to all tasks: they come after it, one after the other.
+    return max(longest * part, 0.0 if wanted is None else wanted.total_seconds() * (1 + part / 4))
 
 
 def _was_late(record: TaskRecord, now: datetime) -> bool:
