@@ -99,16 +99,20 @@ async def waits(host: Host, task: dict[str, Any]) -> None:
 async def test_a_task_whose_server_asked_and_then_knew_no_session_is_asked_anew(
     server: ScriptedServer, gateway: Gateway
 ) -> None:
-    lost = error(-32000, "Session not found")
+    lost, was_shown = error(-32000, "Session not found"), asyncio.Event()
 
     async def asks_and_refuses(turn: Turn) -> Any:
         await turn.send(server_request("q-1", message="Which?", requestedSchema={"type": "object", "properties": {}}))
+        await was_shown.wait()
         return await lost(turn)
 
     host = await gateway.greeted(capabilities={"elicitation": {}})
     await host.call("echo")
     server.script["report"], server.methods["ping"] = in_turn(asks_and_refuses, status(429)), lost
     task = await host.start("report")
+    while (await host.task(task["taskId"]))["status"] != "input_required":
+        await asyncio.sleep(0.01)
+    was_shown.set()
     await waits(host, task)
     server.script["report"] = result({"content": []})
     del server.methods["ping"]

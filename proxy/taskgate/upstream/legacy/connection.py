@@ -95,8 +95,8 @@ DYING: Final = 0.1
 _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
 
 
-class SessionEnd(Enum):
-    """What a failure says about its session."""
+class SessionLoss(Enum):
+    """Whether a failure shows that its session is lost, and since when."""
 
     NONE = auto()
     ENDED = auto()
@@ -106,7 +106,7 @@ class SessionEnd(Enum):
 
 
 class PingOutcome(NamedTuple):
-    """What became of a ping: the reason of its failure, and how the server refused it.
+    """The outcome of a ping: the reason of its failure, and how the server refused it.
 
     `said` is the HTTP status as a cause, or the error about a session. Both are None for a usual answer.
     """
@@ -176,7 +176,7 @@ class SessionConnection:
         if lasting.level is not None or lasting.uris:
             self._restoring = asyncio.get_running_loop().create_task(self._restore(lasting))
 
-    async def judge(self, failure: UpstreamFailed) -> SessionEnd:
+    async def judge(self, failure: UpstreamFailed) -> SessionLoss:
         """Return whether a failed request means that the session has ended, and was unknown before it.
 
         If a call broke off, a ping decides. Released servers let a session die without notice, for
@@ -186,14 +186,14 @@ class SessionConnection:
         """
         if isinstance(failure, failures.SessionDoubted):
             if failure.cause in self.refusals:
-                return SessionEnd.NONE
+                return SessionLoss.NONE
             outcome = await self.ping()
             if outcome.said == failure.cause:
-                return SessionEnd.UNKNOWN
-            return SessionEnd.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionEnd.NONE
+                return SessionLoss.UNKNOWN
+            return SessionLoss.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
         if failure.reason == UpstreamReason.CLOSED.value:
-            return SessionEnd.ENDED if (await self.ping()).reason in _OVER else SessionEnd.NONE
-        return SessionEnd.UNKNOWN if failure.reason == UpstreamReason.SESSION_LOST.value else SessionEnd.NONE
+            return SessionLoss.ENDED if (await self.ping()).reason in _OVER else SessionLoss.NONE
+        return SessionLoss.UNKNOWN if failure.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
 
     async def ping(self) -> PingOutcome:
         """Return what the server says to a ping in the session, one for all calls that ask together."""

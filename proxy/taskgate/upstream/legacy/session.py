@@ -27,7 +27,7 @@ from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.descriptions import Catalogue, RelayedTools, Welcome, read_catalogue
 from taskgate.upstream.failures import EraLeft
-from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, SessionEnd, is_strange
+from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, SessionLoss, is_strange
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
 from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, LegacyFollowedTasks, Reach
@@ -258,7 +258,7 @@ class LegacySession:
             error = failure.reason
             end = await self._end_by(failure, connection, is_again=is_again)
             # A request of which nothing was sent did not run either.
-            if is_again or end is SessionEnd.NONE or (pending.sent and end is SessionEnd.ENDED):
+            if is_again or end is SessionLoss.NONE or (pending.sent and end is SessionLoss.ENDED):
                 raise
             response = None
         finally:
@@ -282,20 +282,20 @@ class LegacySession:
         if not self._closed and not await connection.is_understood():
             self._unwelcome()
 
-    async def _end_by(self, failure: UpstreamFailed, connection: SessionConnection, *, is_again: bool) -> SessionEnd:
+    async def _end_by(self, failure: UpstreamFailed, connection: SessionConnection, *, is_again: bool) -> SessionLoss:
         """Return what a failure says about the session, and drop the connection if that has ended."""
         if self._closed:
-            return SessionEnd.NONE
+            return SessionLoss.NONE
         if is_again and isinstance(failure, failures.SessionDoubted):
             # The session is new, so the server knows it.
             connection.refusals.add(failure.cause)
-            return SessionEnd.NONE
+            return SessionLoss.NONE
         end = await connection.judge(failure)
-        if end is not SessionEnd.NONE:
+        if end is not SessionLoss.NONE:
             self._lose(connection, is_doubted=isinstance(failure, failures.SessionDoubted))
         elif isinstance(failure, failures.Unwelcome):
             await self._check_era(connection)
-        return SessionEnd.ENDED if type(failure) is EraLeft else end
+        return SessionLoss.ENDED if type(failure) is EraLeft else end
 
     async def _expect_session(
         self, connection: SessionConnection, pending: RunningCall, response: Response, *, is_again: bool
