@@ -14,10 +14,9 @@ from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import NEWEST, Host
 from helpers.server import Reply, ScriptedServer, Turn, event, note, open_stream
 from helpers.waiting import eventually
-from taskgate.protocol.jsonrpc import MANY_BYTES
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
-LARGE = DONE | {"_meta": {"more": "x" * MANY_BYTES}}
+LARGE = DONE | {"_meta": {"more": "x" * 40_000}}
 HEARTBEATS = (b"data: Loading\n\n", b"data: {}\n\n", b'data: {"type":"ping"}\n\n', b"data: []\n\n", b"data: [42]\n\n")
 
 
