@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
     f"{_ISSUER}.leeway": timedelta(seconds=30),
     f"{_ISSUER}.max_token_age": None,
     f"{_ISSUER}.required_claims": ("iss", "sub", "aud", "exp", "iat"),
+    f"{_ISSUER}.claims.audience": None,
     f"{_ISSUER}.claims.client_id": ("client_id", "azp", "appid", "cid"),
     f"{_ISSUER}.claims.scope": ("scope", "scp"),
     f"{_ISSUER}.claims.tenant": None,
