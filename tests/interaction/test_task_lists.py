@@ -178,7 +178,8 @@ async def test_a_cursor_that_is_not_the_callers_for_this_mount_is_refused(
     ):
         answer = await host.ask("tasks/list", {"cursor": text})
         assert (answer.status, answer.error) == (200, {"code": -32602, "message": "Invalid cursor"})
-    wrongs: list[Any] = [None, 7, {}, [cursor]]
+    # A cursor that is null counts as absent.
+    wrongs: list[Any] = [7, {}, [cursor]]
     for wrong in wrongs:
         answer = await alice.ask("tasks/list", {"cursor": wrong})
         assert (answer.status, answer.code) == (200, -32602)
