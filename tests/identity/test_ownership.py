@@ -24,7 +24,7 @@ STATUS: Final = "notifications/tasks/status"
 
 # What is asked for, and how it is answered to the owner, to a stranger, and to whoever has no good token.
 NOT_FOUND: Final = "200 -32602 Task not found"
-NO_SESSION: Final = "404 -32600 Session not found"
+NO_SESSION: Final = "404 -32001 Session not found"
 NOBODY: Final = "401 -32600 Authentication is required"
 NOT_ACCEPTED: Final = "401 -32600 The token is not accepted"
 """Of a token with a good signature, before the reason, which is about the token alone."""

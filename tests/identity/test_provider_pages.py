@@ -31,9 +31,8 @@ Shape = dict[str, dict[str, Any]]
 
 
 def shown(page: Path, language: str) -> str:
-    """The one block of a page in that language."""
-    [block] = [each.text for each in fences(page) if each.language == language]
-    return block
+    """The first block of a page in that language: what the page is about. Later ones add to it."""
+    return next(each.text for each in fences(page) if each.language == language)
 
 
 def configured(page: Path, provider: IdentityProvider, **issuer: object) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
+from taskgate.config.file_watch import FileWatch
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
 from taskgate.system import allocator, descriptors
 from taskgate.system.event_loop import LoopUnavailable, loop_factory, name_of
-from taskgate.system.file_watch import FileWatch
 from taskgate.system.secret_files import forbid_core_dumps
 from taskgate.system.service_notifier import ServiceNotifier
 from taskgate.telemetry import logs

@@ -2,8 +2,8 @@
 
 `model` has `GatewayConfig` and its JSON Schema; `sections` its sections, each with its rules and
 settings. `load` reads a file by `document` (YAML and references such as `${NAME}`). `fields` and
-`addresses` are the types of values; `problems` serves the rules. The users are the command line,
-`explain` and `wiring`; lower folders get settings of their own.
+`addresses` are the types of values; `problems` serves the rules. `file_watch` notices changed files.
+The users are the command line, `explain` and `wiring`; lower folders get settings of their own.
 """
 
 from taskgate.config.addresses import BindAddress

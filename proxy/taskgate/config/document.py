@@ -20,9 +20,9 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, Event, NodeEvent,
 from ruamel.yaml.reader import ReaderError
 
 from taskgate.config.fields import MASK
+from taskgate.config.file_watch import FileStamp, stamp_of
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
 from taskgate.config.references import NO_REFERENCES, References
-from taskgate.system.file_watch import FileStamp, stamp_of
 from taskgate.system.secret_files import ADVICE, read_secret
 
 MAX_SECRET = 2**16

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from taskgate.config.fields import MASK
+from taskgate.config.file_watch import FileStamp
 from taskgate.config.problems import Location
-from taskgate.system.file_watch import FileStamp
 
 SHORTEST: Final = 8
 """Characters of a value that `hide` masks. A shorter one may be part of any word."""

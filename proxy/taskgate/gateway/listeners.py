@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.rules import MAX_QUESTION
-from taskgate.domain.event_limits import NONE, EventLimits
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import LEGACY, Peer, client_of
 from taskgate.errors import CutOff, QueueFull
@@ -34,6 +33,7 @@ from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer, read_progress, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.sessions.binding import CallSite
+from taskgate.streams.event_limits import NONE, EventLimits
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background

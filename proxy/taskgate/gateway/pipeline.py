@@ -29,7 +29,6 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.event_limits import EventLimits
 from taskgate.domain.versions import Era, client_of
 from taskgate.errors import (
     DownstreamError,
@@ -61,6 +60,7 @@ from taskgate.protocol.host_requests import GetTask
 from taskgate.protocol.jsonrpc import is_batch, parse
 from taskgate.protocol.messages import TOOL_ERROR, Message, Notification, Request, Response, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
+from taskgate.streams.event_limits import EventLimits
 from taskgate.streams.exchange import UNKNOWN, Exchange, HttpMethod, HttpReply, ListenerRefused
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.log_throttle import ThrottledLog

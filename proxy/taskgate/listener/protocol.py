@@ -51,8 +51,8 @@ from taskgate.listener.door import (
 )
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
+from taskgate.streams.arrival import Arrival
 from taskgate.streams.bytes_in_flight import SMALL
-from taskgate.system.arrival import Arrival
 from taskgate.system.current_task import current_task
 from taskgate.system.keep_alive import keep_alive
 from taskgate.system.timer_wheel import Cancel, TimerWheel

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskgate.clock import Clock, SharedClock, SteadyClock
 from taskgate.config import BindAddress, GatewayConfig, effective
+from taskgate.config.file_watch import FileWatch
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
@@ -32,7 +33,6 @@ from taskgate.stores.references import ReferenceOf
 from taskgate.stores.shared import SharedBackend
 from taskgate.system.allocator import IdleTrim
 from taskgate.system.background import Background
-from taskgate.system.file_watch import FileWatch
 from taskgate.telemetry.events import UnlimitedAuditCapacity
 from taskgate.telemetry.metrics.admission import PENALIZED, RATE_WAITING
 from taskgate.telemetry.metrics.gateway import LoopLag

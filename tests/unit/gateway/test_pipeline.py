@@ -5,11 +5,11 @@ from typing import Any, cast
 import pytest
 
 from taskgate.auth.context import AuthContext
-from taskgate.domain.event_limits import EventLimits
 from taskgate.domain.rates import RateEvent, RatePolicy, RateScope
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.gateway.pipeline import Gateway, GatewayRules
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.streams.event_limits import EventLimits
 from unit.admission.limiter_desk import LimiterDesk, policy
 from unit.admission.test_callers import MOUNT
 from unit.lifecycle.asked import Asked

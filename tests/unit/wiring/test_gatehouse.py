@@ -272,7 +272,7 @@ def test_a_document_says_what_the_operator_wants_said(issuer: TokenIssuer) -> No
         "extra": {"resource_name": "Reports"},
     }
     documents = metadata_documents(guarded(SERVERS, issuer, auth={"protected_resource_metadata": said}), 8080)
-    assert documents.keys() == {WELL_KNOWN, f"{WELL_KNOWN}/reports/mcp"}
+    assert documents.keys() == {WELL_KNOWN, f"{WELL_KNOWN}/reports/mcp", f"{WELL_KNOWN}/reports/mcp/"}
     assert len(set(documents.values())) == 1
     assert json.loads(documents[WELL_KNOWN]) == {
         "resource": "http://127.0.0.1:8080/reports/mcp",
@@ -285,9 +285,12 @@ def test_a_document_says_what_the_operator_wants_said(issuer: TokenIssuer) -> No
 
 
 def resources(config: GatewayConfig) -> dict[str, str]:
-    """What each document is about, by its path under the well-known one."""
+    """What each document is about, by its path under the well-known one; with a slash at its end it is the same."""
     documents = metadata_documents(config, 1)
-    return {path.removeprefix(WELL_KNOWN): json.loads(text)["resource"] for path, text in documents.items()}
+    slashed = {path: text for path, text in documents.items() if path.endswith("/")}
+    assert slashed == {f"{path}/": text for path, text in documents.items() - slashed.items() if path != WELL_KNOWN}
+    bare = documents.items() - slashed.items()
+    return {path.removeprefix(WELL_KNOWN): json.loads(text)["resource"] for path, text in bare}
 
 
 def test_two_mounts_have_no_document_at_the_root(issuer: TokenIssuer) -> None:

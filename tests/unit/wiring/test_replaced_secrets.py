@@ -13,7 +13,7 @@ from helpers.gateway.gateway import Gateway, serve
 from helpers.secrets import noted
 from helpers.server import ScriptedServer, Turn, result, status
 from taskgate.config import GatewayConfig, load
-from taskgate.system.file_watch import FileWatch
+from taskgate.config.file_watch import FileWatch
 
 FILE = """\
 version: 1

@@ -35,11 +35,11 @@ from taskgate.config.fields import (
     SizeIn,
 )
 from taskgate.config.problems import Conflict, conflict_between, list_at, mapping_at, value_at
-from taskgate.domain.event_limits import EVENT_LIMITS, EventLimit, EventLimits
 from taskgate.listener.connection_limits import ConnectionBounds
 from taskgate.listener.door import allowed_hosts, allowed_origins
 from taskgate.listener.listener import ListenerSettings
 from taskgate.listener.tls import TlsSettings
+from taskgate.streams.event_limits import EVENT_LIMITS, EventLimit, EventLimits
 
 _LISTEN, _ADMIN_LISTEN = ("server", "listen"), ("admin", "listen")
 _TLS = ("server", "tls")

@@ -72,7 +72,7 @@ def test_arguments_that_cannot_be_told_in_full_are_left_out_with_the_reason(argu
     assert told["hmac"] is not None
 
 
-@pytest.mark.parametrize("arguments", ["7", "[1]", "null", "[" + "1," * 1000 + "1]"], ids=len)
+@pytest.mark.parametrize("arguments", ["7", "[1]", "[" + "1," * 1000 + "1]"], ids=len)
 def test_arguments_that_are_no_object_have_no_keys(arguments: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"arguments":{arguments}}}}}'
     told = line_of(ANSWERED, new_context(body.encode()))
@@ -81,7 +81,8 @@ def test_arguments_that_are_no_object_have_no_keys(arguments: str) -> None:
 
 
 def test_a_call_without_arguments_tells_none_and_of_many_keys_the_first() -> None:
-    assert line_of(ANSWERED, new_context(message_text("tools/call", name="t")))["args"] is None
+    for call in (message_text("tools/call", name="t"), message_text("tools/call", name="t", arguments=None)):
+        assert line_of(ANSWERED, new_context(call))["args"] is None
     many = message_text("tools/call", name="t", arguments={f"k{each}": each for each in range(50)})
     assert len(line_of(ANSWERED, new_context(many))["args"]["keys"]) == 32
 

@@ -48,7 +48,7 @@ async def test_a_large_request_is_written_whole_and_only_its_first_piece_is_copi
     body: bytes | JsonChunks, room: int
 ) -> None:
     loop = asyncio.get_running_loop()
-    connection = Connection(loop, cast("ConnectionObserver", Nobody()), AnswerHeads(loop))
+    connection = Connection(loop, cast("ConnectionObserver", Nobody()), AnswerHeads(loop, 8192))
     network = Network(room, connection)
     connection.connection_made(cast("asyncio.Transport", network))
     waiting = connection.ask(HEAD, body, None)
@@ -67,7 +67,7 @@ async def test_a_large_request_is_written_whole_and_only_its_first_piece_is_copi
 
 async def test_a_request_of_small_chunks_is_one_write() -> None:
     loop = asyncio.get_running_loop()
-    connection = Connection(loop, cast("ConnectionObserver", Nobody()), AnswerHeads(loop))
+    connection = Connection(loop, cast("ConnectionObserver", Nobody()), AnswerHeads(loop, 8192))
     network = Network(100, connection)
     connection.connection_made(cast("asyncio.Transport", network))
     waiting = connection.ask(HEAD, JsonChunks([b"{", memoryview(b'"a":1'), b"}"]), None)

@@ -57,7 +57,7 @@ class Stream:
 
     def __init__(self, taker: Taker) -> None:
         loop = asyncio.get_running_loop()
-        self.connection = Connection(loop, cast("ConnectionObserver", Pool()), AnswerHeads(loop))
+        self.connection = Connection(loop, cast("ConnectionObserver", Pool()), AnswerHeads(loop, 8192))
         self.connection.connection_made(cast("asyncio.Transport", Network()))
         head = self.connection.ask(b"", None, None)
         self.arrive(STREAM)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.system.file_watch import FileWatch, stamp_of
+from taskgate.config.file_watch import FileWatch, stamp_of
 
 
 def write(path: Path, text: str) -> Path:

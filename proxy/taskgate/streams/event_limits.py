@@ -1,4 +1,4 @@
-"""The largest event that a host takes from an event stream: `EventLimits`. Pure.
+"""The largest event that a host takes from an event stream: `EventLimits`.
 
 Some hosts end a stream with a larger event, and lose the answer. They take a JSON document of any size. A
 host does not say its limit, so that is found by its name, or by the library that it names as its User-Agent.
