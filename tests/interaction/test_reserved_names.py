@@ -135,3 +135,25 @@ async def test_other_names_of_the_configuration_are_hidden_in_their_place(
         assert WAIT in listed
         assert (await host.call("result_of", YEAR)).code == -32602
     assert calls(taken) == 0
+
+
+@covers("T72")
+@eras
+async def test_an_earlier_name_is_no_tool_after_a_reload_that_renames_the_tools(
+    server: ScriptedServer, taken: ScriptedServer, era: str
+) -> None:
+    server.script["report"] = hold = Hold()
+    server.tools += [{"name": name, "inputSchema": {"type": "object"}} for name in (WAIT, CANCEL)]
+    renamed = {"handoff": {"tools": {"wait": {"name": "await_call"}, "cancel": {"name": "end_call"}}}}
+    async with serve(some(server, taken)) as gateway:
+        reports = await taskless(gateway, era)
+        handle = handle_of(await reports.call("report", YEAR))
+        assert await gateway.reload(some(server, taken, **renamed)) == SUCCESS
+        other = await host_of(gateway, era, "other", knows_tasks=False)
+        assert not {WAIT, CANCEL} & {*await names(reports), *await names(other)}
+        for name in (WAIT, CANCEL):
+            message = (await reports.call(name, {"handle": handle})).error["message"]
+            assert message.startswith(f"{name} is an earlier name of a tool of the gateway")
+        assert (await reports.call("end_call", {"handle": handle})).result
+        assert (await reports.call("await_call", {"handle": handle})).result
+        hold.release(DONE)

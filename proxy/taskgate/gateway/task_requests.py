@@ -337,7 +337,8 @@ def own_tools(call: Call) -> Callable[[RawJson], RawJson] | None:
     if call.handoff is not None:
         is_first = call.params is None or "cursor" not in members(call.params.with_token(0))
         may_hand_off = call.session.mount.may_hand_off
-        return partial(call.handoff.add_to, may_hand_off=may_hand_off, is_first=is_first, lists=lists)
+        hidden = mount.reserved
+        return partial(call.handoff.add_to, may_hand_off=may_hand_off, is_first=is_first, lists=lists, hidden=hidden)
     if lists and mount.inbox and not call.lacks_tasks:
         return partial(add_list, reserved=mount.reserved)
     return partial(hide_tools, names=mount.reserved) if mount.reserved else None
@@ -368,6 +369,8 @@ def note_handle(decoded: DecodedMessage, context: RequestContext) -> None:
         return
     tools = mount.handoff
     assert tools is not None, "where a mount hands off, it offers tasks"
+    if not tools.has(call.tool):
+        raise InvalidParams(f"{call.tool} is an earlier name of a tool of the gateway: tools/list has the present one")
     context.names_handle = True
     task, cancels = read_handle(call.tool, message.params), call.tool == tools.cancel.name
     decoded.intent = HandleRequest(call=call, task=task, cancels=cancels, answers=answers, state=state)

@@ -29,6 +29,6 @@ def one_line(text: str, most: int = 200) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def quoted(name: str) -> str:
-    """A name of another party between quotation marks, for the gateway's own words."""
-    return f'"{one_line(name, 128).replace(chr(34), chr(39))}"'
+def quoted(text: str) -> str:
+    """A text of another party as one short line between quotation marks, which it cannot end."""
+    return f'"{one_line(text).replace(chr(34), chr(39))}"'

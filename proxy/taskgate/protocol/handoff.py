@@ -16,7 +16,7 @@ from taskgate.domain.listing import ListedTask
 from taskgate.domain.machine import cancellation
 from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams, TaskNotFound
-from taskgate.jsontext.display import one_line
+from taskgate.jsontext.display import quoted
 from taskgate.jsontext.edits import dump, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, elements, members
 from taskgate.protocol.discovery import filter_tools, hints_of
@@ -107,14 +107,22 @@ class HandoffTools:
         """Whether that is the name of one of them."""
         return isinstance(name, str) and name in self.names
 
-    def add_to(self, page: RawJson, may_hand_off: MayHandOff, *, is_first: bool = True, lists: bool = False) -> RawJson:
+    def add_to(
+        self,
+        page: RawJson,
+        may_hand_off: MayHandOff,
+        *,
+        is_first: bool = True,
+        lists: bool = False,
+        hidden: Set[str] = frozenset(),
+    ) -> RawJson:
         """A page of `tools/list` for a host without tasks: the last one has the tools at its end.
 
         `lists` adds LIST. A list of one page has them only if it lists a tool that may be handed off. Such a
         tool has no output schema, as a handle is no instance of it. The page is without tools of the server
-        that have these names.
+        that have these names, or `hidden` ones.
         """
-        page = hide_tools(page, self.names)
+        page = hide_tools(page, self.names | hidden)
         found = members(page)
         tools = found.get("tools")
         if tools is None or not tools.is_array:
@@ -144,7 +152,7 @@ class HandoffTools:
                 f"end of the call: do not call {tool} again for it. To get its result, call the tool "
                 f'{self.wait.name} with {{"{HANDLE}": "{record.id}"}}.'
             )
-        so_far = f' Its server reports: "{_quoted(progress)}".' if progress else ""
+        so_far = f" Its server reports: {quoted(progress)}." if progress else ""
         asks = record.status is TaskStatus.INPUT_REQUIRED
         now = "waits for an answer of the user to a question of its server" if asks else "still runs"
         return (
@@ -222,12 +230,7 @@ def _state_text(task: ListedTask) -> str:
 
 def _named(tool: str) -> str:
     """The name of a tool in the gateway's own words. Servers give names: one that is no plain word is quoted."""
-    return tool if _PLAIN_NAME(tool) else f'"{_quoted(tool)}"'
-
-
-def _quoted(text: str) -> str:
-    """The words of a server for a quotation in the gateway's own words: in one short line, without its end."""
-    return one_line(text).replace('"', "'")
+    return tool if _PLAIN_NAME(tool) else quoted(tool)
 
 
 def _tokens_of(word: str) -> int:
