@@ -100,7 +100,8 @@ class Mounts:
         self.paths.clear()
         self.paths.update(served)
         gone = [path for path in self.by_path if path not in self.paths]
-        for path in gone[:-MOST_REMEMBERED]:
+        # Each mount has two.
+        for path in gone[: -2 * MOST_REMEMBERED]:
             del self.by_path[path]
 
     def utilization(self, name: str) -> float:

@@ -209,11 +209,10 @@ class Door:
             self.generation.number,
         )
 
-    def expect_client(self, address: str) -> None:
-        """Raise RequestRejected unless requests may come from this address, as `Peers` returns it."""
+    def admits_client(self, address: str) -> bool:
+        """Return whether requests may come from this address, as `Peers` returns it."""
         found, _ = read_peer(address)
-        if found is None or not any(found in network for network in self.clients):
-            raise RequestRejected(WRONG_CLIENT)
+        return found is not None and any(found in network for network in self.clients)
 
     def cors_fields(self, fields: Fields) -> str:
         """Return the header lines by which a browser lets a page read the answer; none for others."""
@@ -223,23 +222,30 @@ class Door:
     def greet(self, method: str, version: HttpVersion, fields: Fields) -> None:
         """Check framing and host, which is all for a request for a public document.
 
-        Rejects what two parsers could read differently, and whatever would change the protocol.
         Raises RequestRejected.
         """
-        if version not in (HttpVersion11, HttpVersion10):
-            raise RequestRejected(WRONG_HTTP)
-        if fields[hdrs.TRANSFER_ENCODING]:
-            if version == HttpVersion10:
-                raise RequestRejected(BAD_REQUEST)
-            if fields[hdrs.TRANSFER_ENCODING][0].lower() != "chunked":
-                raise RequestRejected(NOT_IMPLEMENTED)
-        if fields[hdrs.UPGRADE] or method == hdrs.METH_CONNECT:
-            raise RequestRejected(NOT_IMPLEMENTED)
-        if fields[hdrs.EXPECT] and fields[hdrs.EXPECT][0].lower() != "100-continue":
-            raise RequestRejected(WRONG_EXPECTATION)
+        expect_framing(method, version, fields)
         host = fields[hdrs.HOST][0] if fields[hdrs.HOST] else ""
         if host not in self.hosts and host.lower() not in self.hosts:
             raise RequestRejected(WRONG_HOST)
+
+
+def expect_framing(method: str, version: HttpVersion, fields: Fields) -> None:
+    """Reject what two parsers could read differently, and whatever would change the protocol.
+
+    Raises RequestRejected.
+    """
+    if version not in (HttpVersion11, HttpVersion10):
+        raise RequestRejected(WRONG_HTTP)
+    if fields[hdrs.TRANSFER_ENCODING]:
+        if version == HttpVersion10:
+            raise RequestRejected(BAD_REQUEST)
+        if fields[hdrs.TRANSFER_ENCODING][0].lower() != "chunked":
+            raise RequestRejected(NOT_IMPLEMENTED)
+    if fields[hdrs.UPGRADE] or method == hdrs.METH_CONNECT:
+        raise RequestRejected(NOT_IMPLEMENTED)
+    if fields[hdrs.EXPECT] and fields[hdrs.EXPECT][0].lower() != "100-continue":
+        raise RequestRejected(WRONG_EXPECTATION)
 
 
 def declared_length(digits: str) -> int:

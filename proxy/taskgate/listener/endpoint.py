@@ -29,12 +29,14 @@ from taskgate.listener.answers import Answer, preflight, public_document, refuse
 from taskgate.listener.door import (
     HEAD_TOO_LARGE,
     NO_ROOM,
+    WRONG_CLIENT,
     Door,
     Fields,
     HostHead,
     Rejection,
     RequestRejected,
     admission_fields,
+    expect_framing,
     find_admission,
     remember,
 )
@@ -208,10 +210,11 @@ class Endpoint:
         # All pages may read public documents.
         if fields[hdrs.ORIGIN] and context.route != "prm":
             head.cors = door.cors_fields(fields)
-        if door.clients:
-            door.expect_client(context.address)
-        if self.audit_capacity.is_full and not await self.audit_capacity.room():
+        if door.clients and not door.admits_client(context.address):
             # Doubtful framing ends the connection whatever else is wrong.
+            expect_framing(head.method, head.version, fields)
+            raise RequestRejected(WRONG_CLIENT)
+        if self.audit_capacity.is_full and not await self.audit_capacity.room():
             door.greet(head.method, head.version, fields)
             raise RequestRejected(NO_ROOM)
         if head.is_too_large:

@@ -199,11 +199,12 @@ class BegunDocument(BegunAnswer):
     `complete` gives it the text. A document that gets none is cut, unless its host wants none.
     """
 
-    __slots__ = ("_is_complete", "_is_cut", "_text")
+    __slots__ = ("_is_complete", "_is_cut", "_size", "_text")
 
     def __init__(self, request: HostRequest) -> None:
         super().__init__(request, _DOCUMENT)
         self._text: MessageText | None = None
+        self._size = 0
         self._is_complete = self._is_cut = False
 
     def keep(self) -> None:
@@ -216,7 +217,7 @@ class BegunDocument(BegunAnswer):
         """Take the text of a reply. Raises UnicodeEncodeError if it has none."""
         self._is_complete = True
         if reply.body is not None:
-            encoded_size(reply.body)
+            self._size = encoded_size(reply.body)
         # A host that has cancelled its request waits for no answer.
         self._text, self._is_cut = reply.body, reply.body is None and reply.status != 202
 
@@ -229,7 +230,8 @@ class BegunDocument(BegunAnswer):
             request.connection.close()
             return
         if text is not None:
-            left = encoded_size(text)
+            left = self._size
+            piece: bytes | memoryview = b""
             try:
                 for piece in pieces(text):
                     left -= len(piece)
@@ -237,7 +239,7 @@ class BegunDocument(BegunAnswer):
                     await asyncio.sleep(0)
             finally:
                 # The error of a host that disconnected holds all frames until cycles are collected.
-                del text
+                del text, piece
         await BegunAnswer.send(self, request)
 
 

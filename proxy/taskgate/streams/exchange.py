@@ -141,8 +141,8 @@ class Exchange(Protocol):
         """Begin the answer as a JSON document, whose text follows with the reply; later calls keep the host waiting.
 
         For a host that accepts one (`head.accepts_json`), if nothing but the answer goes to it on this
-        request. A later `stream` is closed from the start. Returns False, and does nothing, if the answer is
-        an event stream or the host has disconnected.
+        request. A later `stream` is closed from the start. Returns whether the answer is a document. False,
+        with nothing done, if it is an event stream, or the host disconnected before it began.
         """
         ...
 

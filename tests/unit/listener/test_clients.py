@@ -80,3 +80,11 @@ async def test_hosts_on_one_connection_of_a_proxy_are_judged_apart() -> None:
             assert (await host.ask(post(X_Forwarded_For="10.1.2.3"))).status == 200
             assert (await host.ask(post(X_Forwarded_For="203.0.113.9"))).status == 403
     assert len(gate.engine.seen) == 3
+
+
+async def test_doubtful_framing_of_another_address_ends_the_connection() -> None:
+    head = b"POST /mcp HTTP/1.0\r\nHost: gate.example\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with opened(allowed_clients=INNER) as gate, gate.host() as host:
+        answer = await host.ask(head)
+        assert (answer.status, answer.headers["connection"]) == (400, "close")
+        assert await host.at_end()
