@@ -365,4 +365,4 @@ def test_what_depends_on_whether_callers_are_known_is_told_for_both() -> None:
     assert "| time to live with authentication | at least 1 h, at most 24 h; up to 7 d possible |" in LIMITS
     assert "(`jwks.refresh`, 5 min)" in IDENTITY.read_text(encoding="utf-8")
     assert MAX_TOKEN == 32 * 1024
-    assert "| bearer token | 32 KiB | |" in LIMITS
+    assert "| bearer token | 32 KiB | within `server.max_header` |" in LIMITS

@@ -9,6 +9,7 @@ from helpers.exchange_server import ExchangeServer, Terms
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
+from helpers.loop_pace import pace
 from helpers.server import (
     Hold,
     Reply,
@@ -26,7 +27,7 @@ from helpers.server import (
     status,
     stream,
 )
-from helpers.waiting import eventually
+from helpers.waiting import bounded, eventually
 from requirements import covers
 
 UNREADABLE = "application/json; charset*=utf-16''%00"
@@ -87,13 +88,12 @@ async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
 
 async def waits(host: Host, task: dict[str, Any]) -> None:
     """Wait until the task says that it waits for its server."""
-
-    async def says() -> bool:
-        shown = await host.task(task["taskId"])
-        return str(shown.get("statusMessage")).startswith("Waits for the server: ")
-
-    while not await says():
-        await asyncio.sleep(0.1)
+    shown: dict[str, Any] = {}
+    async with bounded():
+        while not str(shown.get("statusMessage")).startswith("Waits for the server: "):
+            # Not so often that polls are refused.
+            await asyncio.sleep(0.1 * pace())
+            shown = await host.task(task["taskId"])
 
 
 async def test_a_task_whose_server_asked_and_then_knew_no_session_is_asked_anew(

@@ -1,11 +1,11 @@
 """Late answers that are larger than the events that their hosts take: they come as documents, if that is possible."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import aiohttp
 import pytest
 
 from helpers.gateway.configuration import configuration
@@ -13,7 +13,7 @@ from helpers.gateway.gateway import Gateway, serve
 from helpers.host.answers import Answer, Stream
 from helpers.host.host import ACCEPT, Era, Host, both_eras
 from helpers.server import Hold, ScriptedServer, TalkingTool
-from helpers.waiting import bounded, eventually
+from helpers.waiting import eventually
 from interaction.handoffs import WAIT, handle_of, handoff, taskless, text_of, waited
 from interaction.questions import ACCEPTED
 from requirements import covers
@@ -42,11 +42,16 @@ async def limited(server: ScriptedServer) -> AsyncIterator[Gateway]:
 
 
 def asking(
-    host: Host, method: str = "tools/call", params: Any = REPORT, accept: str = ACCEPT, **meta: Any
+    host: Host, method: str = "tools/call", params: Any = REPORT, accept: str = ACCEPT, *, id: Any = None, **meta: Any
 ) -> AbstractAsyncContextManager[Stream]:
     """A request for the length of the block, by a host of either era that takes both kinds of answers."""
-    message = host.written(method, params, meta=meta or None)
+    message = host.written(method, params, meta=meta or None, id=id)
     return host.sending(json.dumps(message).encode(), {**host.routing(message), "Accept": accept})
+
+
+async def spaces(response: aiohttp.ClientResponse) -> None:
+    """Wait until two spaces have kept the host waiting."""
+    await eventually(lambda: response.content.total_bytes >= 2)
 
 
 def assert_whole(answer: Answer) -> None:
@@ -70,7 +75,7 @@ async def test_a_late_answer_comes_as_a_document_to_a_host_that_takes_small_even
         head = await asked.kept_waiting()
         assert head.headers["Cache-Control"] == "no-cache, no-transform"
         assert (head.headers["Transfer-Encoding"], "Content-Length" in head.headers) == ("chunked", False)
-        await asyncio.sleep(0.15)
+        await spaces(head)
         hold.release(LARGE)
         assert_whole(await asked.answer())
     # The connection is free for the next request.
@@ -110,13 +115,15 @@ async def test_a_legacy_host_that_cancels_such_a_call_gets_no_message(
     limited: Gateway, server: ScriptedServer, hold: Hold
 ) -> None:
     host = await taskless(limited, "legacy")
-    calling = asyncio.create_task(host.ask("tools/call", REPORT, id=7))
-    async with bounded():
-        await hold.begun.wait()
-        await asyncio.sleep(0.15)
-        await host.tell("notifications/cancelled", {"requestId": 7})
-        with pytest.raises(json.JSONDecodeError):
-            await calling
+
+    async def cancels() -> None:
+        async with asking(host, id=7) as asked:
+            await asked.kept_waiting()
+            await host.tell("notifications/cancelled", {"requestId": 7})
+            await asked.answer()
+
+    with pytest.raises(json.JSONDecodeError):
+        await cancels()
     await eventually(lambda: server.cancelled == [hold.turns[0].id])
     assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
@@ -186,8 +193,8 @@ async def test_a_document_goes_on_when_the_get_stream_ends(limited: Gateway, hol
     host = await taskless(limited, "legacy", elicitation={"form": {}})
     async with asking(host) as asked:
         async with host.listen():
-            await asked.kept_waiting()
-        await asyncio.sleep(0.15)
+            head = await asked.kept_waiting()
+        await spaces(head)
         hold.release(LARGE)
         assert_whole(await asked.answer())
 
@@ -215,8 +222,7 @@ async def test_a_host_waits_for_the_result_of_a_task_as_a_document(limited: Gate
     host = await limited.greeted()
     task = (await host.start("report"))["taskId"]
     async with asking(host, "tasks/result", {"taskId": task}) as asked:
-        await asked.kept_waiting()
-        await asyncio.sleep(0.15)
+        await spaces(await asked.kept_waiting())
         hold.release(LARGE)
         assert_whole(await asked.answer())
 
@@ -268,8 +274,7 @@ async def test_a_call_that_is_handed_off_and_its_waits_are_documents(
             await asked.kept_waiting()
             handle = handle_of(await asked.answer())
         async with asking(host, params={"name": WAIT, "arguments": {"handle": handle}}) as asked:
-            await asked.kept_waiting()
-            await asyncio.sleep(0.15)
+            await spaces(await asked.kept_waiting())
             hold.release(LARGE)
             assert_whole(await asked.answer())
 
