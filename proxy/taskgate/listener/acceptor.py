@@ -16,6 +16,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from taskgate.system.keep_alive import keep_alive
+
 BACKLOG: Final = 512
 """Connections that may wait to be accepted; the system adds one."""
 RETRY_DELAY: Final = 1.0
@@ -42,6 +44,8 @@ class Acceptor:
         self._set_ups: set[asyncio.Task[Any]] = set()
         self._retry: asyncio.TimerHandle | None = None
         bound.setblocking(False)
+        # Accepted sockets inherit it: the system notices a host that disappeared while nothing is sent to it.
+        keep_alive(bound)
         bound.listen(BACKLOG)
         self._loop.add_reader(bound.fileno(), self._on_readable)
 

@@ -54,7 +54,6 @@ from taskgate.listener.tls import TlsWire
 from taskgate.streams.arrival import Arrival
 from taskgate.streams.bytes_in_flight import SMALL
 from taskgate.system.current_task import current_task
-from taskgate.system.keep_alive import keep_alive
 from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.telemetry.request_context import no_request
 
@@ -296,8 +295,6 @@ class HostConnection(asyncio.Protocol):
         at: socket.socket = transport.get_extra_info("socket")
         # It may be closed already.
         with suppress(OSError):
-            # The system notices a host that disappeared while nothing is sent to it.
-            keep_alive(at)
             # An answer must not wait until the host has acknowledged the one before. For accepted
             # sockets asyncio leaves this unset.
             at.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

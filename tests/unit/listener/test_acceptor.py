@@ -14,6 +14,7 @@ from helpers.host.raw import RawHost, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.acceptor import RETRY_DELAY, Acceptor
 from taskgate.listener.protocol import FIRST_REQUEST
+from taskgate.system.keep_alive import SILENCE
 from unit.listener.gate import Gate
 from unit.listener.secure import Papers, SecureHost, papers
 
@@ -69,6 +70,29 @@ def troubled(*troubles: int, make_protocol: Callable[[], asyncio.Protocol] = Cou
     """An acceptor whose socket has these troubles before it accepts anything."""
     bound = Troubled(socket.create_server(("127.0.0.1", 0)).detach(), list(troubles))
     return Acceptor(bound, make_protocol), bound
+
+
+async def test_the_system_probes_an_accepted_connection_that_is_silent() -> None:
+    found: list[tuple[int, int]] = []
+
+    class Connected(asyncio.Protocol):
+        """Notes the socket's options, and closes it."""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            """See the base class."""
+            at = transport.get_extra_info("socket")
+            probed = at.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            found.append((probed, at.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)))
+            transport.close()
+
+    acceptor, bound = troubled(make_protocol=Connected)
+    with socket.create_connection(bound.getsockname()) as host:
+        host.setblocking(False)
+        async with bounded():
+            assert await asyncio.get_running_loop().sock_recv(host, 1) == b""
+    acceptor.stop()
+    await acceptor.settle()
+    assert found == [(1, SILENCE)]
 
 
 @pytest.mark.parametrize("turns", TURNS)

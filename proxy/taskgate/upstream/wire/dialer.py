@@ -9,6 +9,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from ipaddress import ip_address
@@ -28,9 +29,7 @@ NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address is tried beside the current one."""
 
 
-_OpenTunnel = Callable[
-    [str, int, asyncio.Protocol, ssl.SSLContext | None, str | None], Coroutine[Any, Any, asyncio.Transport]
-]
+_OpenTunnel = Callable[[str, int, asyncio.Protocol], Coroutine[Any, Any, asyncio.Transport]]
 """Connects to a proxy at an address and port, and makes a protocol that of TLS in a tunnel."""
 
 
@@ -54,7 +53,7 @@ class Dialer:
         self._tunnel: _OpenTunnel | None = None
         if proxy is not None:
             if self._tls is not None:
-                self._tunnel = _tunnel(origin, proxy)
+                self._tunnel = _tunnel(origin, proxy, self._tls, self._name)
             self._host, self._port = proxy.host, proxy.port
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
@@ -81,7 +80,7 @@ class Dialer:
                     lambda: connection, address, self._port, ssl=self._tls, server_hostname=self._name
                 )
             else:
-                transport = await self._tunnel(address, self._port, connection, self._tls, self._name)
+                transport = await self._tunnel(address, self._port, connection)
         except asyncio.CancelledError:
             # At that moment uvloop closes the transport and does not call `connection_lost`.
             if connection.transport is not None and not connection.transport.is_closing():
@@ -90,7 +89,9 @@ class Dialer:
         if transport.get_extra_info("socket").fileno() >= self._ceiling:
             connection.drop()
             raise OSError(errno.EMFILE, "the remaining file descriptors are reserved for the gateway")
-        keep_alive(transport.get_extra_info("socket"))
+        # It may be closed already.
+        with suppress(OSError):
+            keep_alive(transport.get_extra_info("socket"))
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
@@ -128,11 +129,11 @@ class Dialer:
             del attempt, started, done, running, errors
 
 
-def _tunnel(origin: URL, proxy: ForwardProxy) -> _OpenTunnel:
+def _tunnel(origin: URL, proxy: ForwardProxy, tls: ssl.SSLContext, name: str | None) -> _OpenTunnel:
     # Few gateways have a proxy.
     from taskgate.upstream.wire.tunnel import connect_request, open_tunnel  # noqa: PLC0415
 
-    return partial(open_tunnel, connect_request(origin, proxy))
+    return partial(open_tunnel, request=connect_request(origin, proxy), tls=tls, name=name)
 
 
 def _most_telling(errors: Iterable[BaseException | None]) -> OSError:

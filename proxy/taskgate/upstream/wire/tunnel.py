@@ -24,13 +24,12 @@ def connect_request(origin: URL, proxy: ForwardProxy) -> bytes:
 
 
 async def open_tunnel(
-    request: bytes, address: str, port: int, connection: asyncio.Protocol, tls: ssl.SSLContext | None, name: str | None
+    address: str, port: int, connection: asyncio.Protocol, *, request: bytes, tls: ssl.SSLContext, name: str | None
 ) -> asyncio.Transport:
     """Connect to a proxy, send it the request for a tunnel, and make `connection` the protocol of TLS in it.
 
-    Raises TunnelRefused, and OSError for what else fails.
+    `name` is what the certificate of the server is for. Raises TunnelRefused, and OSError for what else fails.
     """
-    assert tls is not None, "a tunnel leads to an https origin"
     loop = asyncio.get_running_loop()
     handshake = _Handshake(loop)
     raw, _ = await loop.create_connection(lambda: handshake, address, port)
