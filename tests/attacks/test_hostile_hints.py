@@ -63,8 +63,8 @@ async def test_a_call_that_a_fall_cut_off_runs_again_for_a_rule_of_the_operator_
 @covers("T49")
 @pytest.mark.parametrize(
     ("reply", "reason"),
-    [(resets(), "closed"), (breaks_off(document=True), "closed"), (status(503), "refused"), (status(429), "refused")],
-    ids=["resets", "breaks off", "503", "429"],
+    [(resets(), "closed"), (breaks_off(document=True), "closed"), (status(503), "refused")],
+    ids=["resets", "breaks off", "503"],
 )
 async def test_a_call_that_its_server_broke_off_is_not_retried_for_a_hint(
     tmp_path: Path, reply: Reply, reason: str

@@ -119,7 +119,9 @@ async def test_a_list_of_tools_with_hundreds_of_large_pages_is_given_up(tmp_path
     pages = count(1)
 
     async def endless(turn: Turn) -> web.StreamResponse:
-        return await lists(text, f',"nextCursor":"{next(pages)}"')(turn)
+        # A list ends with a page that has no new tool.
+        page = next(pages)
+        return await lists(text.replace(b"tool-", b"page-%d-" % page), f',"nextCursor":"{page}"')(turn)
 
     async with (
         bounded(60),
@@ -131,7 +133,7 @@ async def test_a_list_of_tools_with_hundreds_of_large_pages_is_given_up(tmp_path
         refused: list[dict[str, Any]] = []
 
         async def attack() -> None:
-            refused.append((await host.call("tool-1", task={})).error)
+            refused.append((await host.call("page-1-1", task={})).error)
 
         waited = await while_the_neighbour_calls(neighbour, attack)
     assert (refused[0]["code"], refused[0]["data"]["reason"], refused[0]["data"]["dispatched"]) == (

@@ -216,7 +216,7 @@ async def test_what_was_let_go_is_forgotten_however_often_that_happens(yard: Yar
     await turns(300)
     gc.collect()
     assert [upstream() for upstream in were if upstream() is not None] == [present]
-    assert len(yard.upstreams.mounts.by_path) <= 2 * 2 + MOST_REMEMBERED
+    assert len(yard.upstreams.mounts.by_path) <= 2 * 2 + 2 * MOST_REMEMBERED
     assert yard.upstreams.mounts.by_path["/b48"].path == "/b48", "who was let in before goes on"
     held.upstream.session(NOBODY, lambda: SPEAKER)
     assert [len(made.sessions) for made in yard.made if made.sessions] == [1, 1]
