@@ -1,5 +1,6 @@
 """Opening, finding and ending sessions of hosts, and the sessions at servers behind them."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
-from helpers.server import Reply, ScriptedServer, Turn, error, progress_note, status
+from helpers.server import Hold, Reply, ScriptedServer, Turn, error, note, progress_note, server_request, status
 from helpers.waiting import eventually
 from requirements import covers
 
@@ -194,12 +195,26 @@ async def test_a_refusal_of_one_tool_in_a_session_that_lives_is_its_answer(
     assert len([each for each in server.heard("tools/call") if each["params"]["name"] == "report"]) == 1
 
 
-def late_error(code: int, message: str) -> Reply:
-    """Answer with an error after one notification of progress."""
+async def test_a_call_that_runs_is_answered_though_the_session_seems_lost_to_another_call(
+    server: ScriptedServer, gateway: Gateway, host: Host
+) -> None:
+    await host.call("echo")
+    server.script["slow"], server.script["report"] = hold, _ = Hold(), status(403)
+    slow = asyncio.create_task(host.call("slow"))
+    await hold.begun.wait()
+    server.methods["ping"] = status(403)
+    assert (await host.call("report")).message["error"]
+    assert await gateway.count("taskgate_upstream_sessions_lost_total") == 1
+    hold.release({"content": []})
+    assert (await slow).result["content"] == []
+
+
+def late_error(code: int, message: str, before: dict[str, Any] | None = None) -> Reply:
+    """Answer with an error after another message: by default a notification of progress."""
 
     async def reply(turn: Turn) -> Any:
         failed = {"jsonrpc": "2.0", "id": turn.id, "error": {"code": code, "message": message}}
-        await turn.send(progress_note(turn.token, 1), failed)
+        await turn.send(before or progress_note(turn.token, 1), failed)
         return await turn.end()
 
     return reply
@@ -215,6 +230,14 @@ RAN: dict[str, tuple[Reply, Reply]] = {
         error(-32002, "Server not initialized"),
     ),
     "the same error, after progress": (late_error(-32000, "No such session"), error(-32000, "No such session")),
+    "the same error, after a line of its log": (
+        late_error(-32000, "No such session", note("notifications/message", level="info", data="begun")),
+        error(-32000, "No such session"),
+    ),
+    "the same error, after a question": (
+        late_error(-32000, "No such session", server_request("q-1", "roots/list")),
+        error(-32000, "No such session"),
+    ),
     "a refusal, and a ping that gets another": (status(403), status(401)),
     "a refusal, and a ping that gets 404": (status(401), status(404)),
 }

@@ -373,6 +373,7 @@ class RunningCall(CancelScope):
     - `spent` is how many seconds of its time were used before `begin`.
     - `has_token`: its request has a progress token, so the server may report progress.
     - `last_progress` is its last progress notification.
+    - `was_heard`: the server sent something of the call besides its answer, so it did act.
     - `is_task`: the server made a task of the call, so it did act.
     - `is_lasting`: it is a legacy `tools/call`. With each event of its stream, the listener gets a
       resume point.
@@ -394,6 +395,7 @@ class RunningCall(CancelScope):
         "resumes",
         "sent",
         "spent",
+        "was_heard",
         "was_let_go",
         "was_refused",
     )
@@ -419,6 +421,7 @@ class RunningCall(CancelScope):
         self.answer: Response | None = None
         self.last_progress: Notification | None = None
         self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = self.has_token = False
+        self.was_heard = False
         self._open_questions = 0
         self.began_at = 0.0
         """The loop time of `begin`."""
@@ -446,7 +449,7 @@ class RunningCall(CancelScope):
 
     def on_progress(self, notification: Notification) -> None:
         """Receive the call's own progress."""
-        self.last_progress = notification
+        self.last_progress, self.was_heard = notification, True
         # As `progressed`; it is called for nearly every event of a stream.
         self._progressed_at = (self._loop or asyncio.get_running_loop()).time()
         if self.listener is not None:
@@ -463,6 +466,7 @@ class RunningCall(CancelScope):
         While there are any, the timeout without progress does not run; the ceiling does.
         """
         self._open_questions += questions
+        self.was_heard = True
         self.progressed()
 
     def on_alarm(self) -> None:

@@ -31,7 +31,7 @@ from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescr
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
-from taskgate.system.single_flight import SingleFlight
+from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.failures import Down
 from taskgate.upstream.settings import GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
@@ -216,20 +216,34 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         super().__init__(make)
         self._clock = clock
         self._again_at = -inf
+        # What was known when the list was last read again; None after `forget`.
+        self._before: Mapping[str, ListedTool] | None = None
 
-    async def get_again(self) -> Mapping[str, ListedTool]:
-        """Read the list again, but not too often, and return it. Raises as `get` does."""
-        now, before = self._clock.elapsed(), self.value
-        if now - self._again_at >= READ_AGAIN:
-            self._again_at = now
-            self.forget()
+    async def having(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
+        """Return the tools. Read the list again, but not too often, if it is an earlier one without
+        `wanted`. Raises UpstreamFailed, for a call that was not sent."""
+        known = self.value
+        if known is not None:
+            if wanted is None or wanted in known:
+                return known
+            now = self._clock.elapsed()
+            if now - self._again_at >= READ_AGAIN:
+                self._again_at, self._before = now, known
+                super().forget()
         try:
             return await self.get()
-        except UpstreamFailed:
+        except UpstreamFailed as failure:
             # What was known is still the best that there is.
-            if before is not None and self.is_empty:
-                self.put(before)
-            raise
+            if self._before is not None and self.is_empty:
+                self.put(self._before)
+            raise failures.unsent(failure) from None
+        except Abandoned:
+            raise failures.let_go(dispatched=False) from None
+
+    def forget(self) -> None:
+        """Forget the list, because it may have changed."""
+        self._before = None
+        super().forget()
 
 
 _CURSOR: Final = '"cursor"'

@@ -220,6 +220,11 @@ def unread() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=True)
 
 
+def begun(failure: UpstreamFailed) -> UpstreamFailed:
+    """Return the failure of a request that the server refused after it had sent something of it."""
+    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause)
+
+
 def session_lost() -> UpstreamFailed:
     """The server no longer knows the session, so it did not process the message."""
     return UpstreamFailed(UpstreamReason.SESSION_LOST, "The server ended the session", dispatched=False)

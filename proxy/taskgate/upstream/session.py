@@ -577,10 +577,9 @@ class SessionTransport:
             credentials is not None
             and principal is not None
             and incoming.status == _UNAUTHORIZED
-            and not is_again
-            and await _are_replaced(credentials, principal, token, shown or {}, incoming)
+            and await _are_replaced(credentials, principal, token, shown or {}, incoming, is_again=is_again)
         ):
-            # The server did not run it. The second refusal is the answer.
+            # The server did not run it.
             return await self.send(asked, by=by, is_again=True)
         return incoming
 
@@ -589,9 +588,19 @@ class SessionTransport:
 
 
 async def _are_replaced(
-    credentials: Credentials, principal: Principal, token: str | None, shown: Mapping[str, str], refusal: Any
+    credentials: Credentials,
+    principal: Principal,
+    token: str | None,
+    shown: Mapping[str, str],
+    refusal: Any,
+    *,
+    is_again: bool,
 ) -> bool:
     """Whether there are other credentials than those that the server refused; `refusal` is released then."""
+    if is_again:
+        # The second refusal is the answer.
+        credentials.refused_twice(principal, token)
+        return False
     is_answer = False
     try:
         is_answer = not await credentials.replaced(principal, token, shown)

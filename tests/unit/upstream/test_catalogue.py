@@ -1,19 +1,22 @@
 """A catalogue is read within its bounds, and refused as a whole beyond them, whoever asks for it."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from helpers.counted_calls import counted_calls
+from helpers.manual_clock import ManualClock
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.discovery import CatalogueBounds
+from taskgate.protocol.discovery import CatalogueBounds, ListedTool
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
-from taskgate.upstream.descriptions import read_catalogue, what_is_left
+from taskgate.upstream.descriptions import Catalogue, read_catalogue, what_is_left
+from taskgate.upstream.failures import too_large
 
 DIALECT = LegacyUpstream("1", ExtensionPolicy())
 
@@ -110,3 +113,27 @@ def calls_for(tools: int) -> int:
 
 def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_tools() -> None:
     assert calls_for(10_000) == calls_for(20_000)
+
+
+async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -> None:
+    """Otherwise a failure would bring back tools of which the server has said that they changed."""
+    read, lists = asyncio.Event(), iter([{"echo": ListedTool()}, None, {"new": ListedTool()}])
+
+    async def make() -> dict[str, ListedTool]:
+        found = next(lists)
+        if found is None:
+            await read.wait()
+            raise too_large()
+        return found
+
+    catalogue = Catalogue(make, ManualClock())
+    assert set(await catalogue.having("echo")) == {"echo"}
+    again = asyncio.create_task(catalogue.having("other"))
+    await asyncio.sleep(0)
+    catalogue.forget()
+    read.set()
+    with pytest.raises(UpstreamFailed):
+        await again
+    assert catalogue.is_empty
+    assert set(await catalogue.having("other")) == {"new"}
+    await catalogue.close()

@@ -35,12 +35,20 @@ async def test_what_the_host_was_told_is_listed(server: ScriptedServer, caller: 
     assert listed == (await caller.session.tools())["echo"]
 
 
-async def test_the_catalogue_is_read_all_the_same_and_counts_for_more(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_tool_that_the_host_was_not_told_of_has_the_list_read(server: ScriptedServer, caller: Caller) -> None:
     await host_lists(caller)
     server.tools = [{**TOOL, "name": "other"}]
-    assert set(await caller.session.tools()) == {"other"}
+    assert set(await caller.session.tools("echo")) == {"echo"}
+    assert set(await caller.session.tools("other")) == {"other"}
     assert caller.session.listed("echo") is None
     assert len(server.heard("tools/list")) == 2
+
+
+async def test_the_first_list_is_read_once_also_for_a_tool_that_is_not_in_it(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    assert set(await caller.session.tools("other")) == {"echo"}
+    assert len(server.heard("tools/list")) == 1
 
 
 async def test_the_last_list_counts(server: ScriptedServer, caller: Caller) -> None:

@@ -196,28 +196,25 @@ class TokenEndpoint:
         """Send the request once, and return the token of its answer. Raises _Refused."""
         settings = self._settings
         try:
-            proof = await self._authenticator.proof()
-        except ClientFileRefused as refused:
-            raise _Refused(UpstreamReason.REFUSED, "client_file", detail=str(refused)) from None
-        if self._closed:
-            raise _Refused(UpstreamReason.UNREACHABLE, "closed")
-        if self._session is None:
-            self._session = _new_session(self._proxy)
-        try:
-            async with (
-                asyncio.timeout_at(until),
-                self._session.post(
+            async with asyncio.timeout_at(until):
+                proof = await self._authenticator.proof()
+                if self._closed:
+                    raise _Refused(UpstreamReason.UNREACHABLE, "closed")
+                if self._session is None:
+                    self._session = _new_session(self._proxy)
+                async with self._session.post(
                     settings.token_url,
                     data=form_of(settings, subject_token) | proof.fields,
                     headers=_HEADERS | proof.headers,
                     allow_redirects=False,
                     timeout=ClientTimeout(total=None, sock_connect=self._connect),
-                ) as response,
-            ):
-                if response.status in FOR_NOW:
-                    raise self._for_now(response)
-                body = await _read(response, settings.max_token + ANSWER_BESIDE_TOKEN)
-                return read_answer(settings, response.status, body)
+                ) as response:
+                    if response.status in FOR_NOW:
+                        raise self._for_now(response)
+                    body = await _read(response, settings.max_token + ANSWER_BESIDE_TOKEN)
+                    return read_answer(settings, response.status, body)
+        except ClientFileRefused as refused:
+            raise _Refused(UpstreamReason.REFUSED, "client_file", detail=str(refused)) from None
         except TimeoutError:
             raise _Refused(UpstreamReason.TIMEOUT, "timeout", is_for_now=True) from None
         except ClientConnectorError:

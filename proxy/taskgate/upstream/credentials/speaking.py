@@ -128,6 +128,11 @@ class Credentials:
             await self._look()
         return is_other or any(shown.get(name) != value for name, value in self._fixed.items())
 
+    def refused_twice(self, principal: Principal, token: str | None) -> None:
+        """Note that the server refused a token which was requested after a refusal: the token is not the cause."""
+        if token is not None and self._grant is not None and self._grant.keeps:
+            self._tokens.spare(_key(self._grant, principal), token)
+
     async def close(self) -> None:
         """Stop all token requests."""
         await self._tokens.close()

@@ -21,6 +21,8 @@ from taskgate.upstream.calls import Principal
 SHARE: Final = 0.9
 """The share of a token's lifetime for which it is used: a call that starts with it should not
 outlive it."""
+SPARED: Final = 30.0
+"""Seconds for which a token stays that was refused as soon as it was granted."""
 MOST: Final = 10_000
 """Tokens that are stored; the least recently used is evicted."""
 
@@ -46,13 +48,15 @@ class _Flight(SingleFlight[_Token]):
     """One entry: the token request made for `principal`, under way or with its result.
 
     `uses` counts the requests that got it. `others` are further entries of the same key, by subject
-    token. They are used after the subject token of this one was refused.
+    token. They are used after the subject token of this one was refused. Until `spared_until`, a time
+    of the clock, a refusal by the server does not count.
     """
 
     def __init__(self, have: Callable[[Principal], Coroutine[Any, Any, _Token]], principal: Principal) -> None:
         super().__init__(partial(have, principal))
         self.principal = principal
         self.uses = 0
+        self.spared_until = 0.0
         self.others: dict[str | None, _Flight] = {}
 
 
@@ -89,13 +93,23 @@ class Tokens:
     def drop(self, key: Hashable, token: str) -> bool:
         """Forget this token of a key, so the next `get` requests another; a newer one stays.
 
-        False if it was requested for the last request alone: another one would be no better.
+        False if another one would be no better. Then it was requested for the last request alone, or
+        it is spared.
         """
         flight = self._kept.get(key)
         if flight is None or flight.value is None or flight.value.text != token:
             return True
+        if flight.spared_until > self._clock.elapsed():
+            return False
         del self._kept[key]
         return flight.uses > 1
+
+    def spare(self, key: Hashable, token: str) -> None:
+        """Have `drop` ignore this token of a key for SPARED: it was refused as soon as it was granted,
+        so it is not the cause."""
+        flight = self._kept.get(key)
+        if flight is not None and flight.value is not None and flight.value.text == token:
+            flight.spared_until = self._clock.elapsed() + SPARED
 
     async def close(self) -> None:
         """Remove everything and stop the token requests; waiting callers get UpstreamFailed."""

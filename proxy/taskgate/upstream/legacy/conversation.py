@@ -336,6 +336,11 @@ class Conversation:
         return self._exchanges.session
 
     @property
+    def has_calls(self) -> bool:
+        """Whether a request waits for its answer, or a task of the server is followed."""
+        return bool(self._calls or tuple(self.followed))
+
+    @property
     def host(self) -> Peer | None:
         """The host that can be asked in it."""
         return self._audience.host
@@ -480,6 +485,8 @@ class Conversation:
                 self.say(reply, droppable=True)
                 if required is not None:
                     self._listener_of(self._attribution.of(call, None)).refused(required)
+        if call is not None:
+            call.was_heard = True
         return None
 
     async def take_stream_message(self, message: bytes) -> None:

@@ -67,6 +67,7 @@ class LegacySession:
         self._host = host
         self._clock = clock
         self._catalogue = Catalogue(self._read_catalogue, clock)
+        self.tools = self._catalogue.having
         self._told = RelayedTools(upstream_context.dialect)
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
@@ -164,15 +165,6 @@ class LegacySession:
         if connection is not None and dialect.allows_notification(notification, self._host):
             connection.conversation.say(dialect.notification(notification), droppable=True)
 
-    async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
-        try:
-            tools = self._catalogue.value or await self._catalogue.get()
-            return tools if wanted is None or wanted in tools else await self._catalogue.get_again()
-        except UpstreamFailed as failure:
-            raise failures.unsent(failure) from None
-        except Abandoned:
-            raise failures.let_go(dispatched=False) from None
-
     def listed(self, tool: str) -> ListedTool | None:
         known = self._catalogue.value
         return (self._told.tools if known is None else known).get(tool)
@@ -257,6 +249,8 @@ class LegacySession:
         except UpstreamFailed as failure:
             error = failure.reason
             end = await self._end_by(failure, connection, is_again=is_again)
+            if pending.was_heard and not failure.dispatched:
+                raise failures.begun(failure) from None
             # A request of which nothing was sent did not run either.
             if is_again or end is SessionLoss.NONE or (pending.sent and end is SessionLoss.ENDED):
                 raise
@@ -308,7 +302,7 @@ class LegacySession:
         if era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
             raise EraLeft
-        if is_again or connection.conversation.session is None or pending.last_progress is not None:
+        if is_again or connection.conversation.session is None or pending.was_heard:
             return
         said = failures.refusal_of_session(response)
         if said is not None and said == (await connection.ping()).said:
@@ -363,13 +357,15 @@ class LegacySession:
 
     def _lose(self, connection: SessionConnection, *, is_doubted: bool = False) -> None:
         """Drop a connection that the server ended; the next call opens another. Only the first
-        report counts. `is_doubted`: the server may know it after all, so it is ended there too."""
+        report counts. `is_doubted`: the server may know it after all, so it is ended there too,
+        unless calls run in it."""
         if self._connection.value is not connection:
             return
         self._connection.forget()
         self._resumption.lost()
         self._forget_tools()
         self._upstream_context.observer.session_lost()
-        dropping = asyncio.get_running_loop().create_task(connection.end() if is_doubted else connection.drop())
+        is_ended_there = is_doubted and not connection.conversation.has_calls
+        dropping = asyncio.get_running_loop().create_task(connection.end() if is_ended_there else connection.drop())
         self._dropping.add(dropping)
         dropping.add_done_callback(self._dropping.discard)

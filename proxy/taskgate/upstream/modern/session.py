@@ -9,14 +9,13 @@ it acts, so that one is sent again (H-MOD-7); no other is. Notifications outside
 session: `close` only ends what runs in the gateway.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era, Peer
-from taskgate.errors import UpstreamFailed
-from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.server_messages import EncodedRequest, RequestDraft
 from taskgate.protocol.vocabulary import (
@@ -31,8 +30,6 @@ from taskgate.protocol.vocabulary import (
     TOOLS_LIST,
 )
 from taskgate.system.offload import offload
-from taskgate.system.single_flight import Abandoned
-from taskgate.upstream import failures
 from taskgate.upstream.calls import CallListener, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, level_of, uri_of
 from taskgate.upstream.descriptions import Welcome, what_is_left
@@ -134,7 +131,7 @@ class ModernSession:
         self._listener = listener
         self._exchanges = ModernExchanges(upstream_context, host, clock)
         self._catalogue = ModernCatalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page, clock=clock)
-        self.listed = self._catalogue.listed
+        self.listed, self.tools = self._catalogue.listed, self._catalogue.tools.having
         self._listening = SubscriptionListener(
             upstream_context,
             host,
@@ -168,8 +165,6 @@ class ModernSession:
         self._host_knows_tasks = upstream_context.dialect.host_declares_tasks(host)
         self._lasting = lasting
         self._local = LocalMethods(upstream_context, self.open, self._listening, lasting)
-        # For `tools` only: requests ask `Discovery` first, which fails once it is closed.
-        self._closed = False
 
     def open(self) -> Coroutine[Any, Any, ServerDescription]:
         return self._discovery.get()
@@ -212,17 +207,6 @@ class ModernSession:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
         (H-MOD-12)."""
 
-    async def tools(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
-        if self._closed:
-            raise failures.let_go(dispatched=False)
-        try:
-            tools = self._catalogue.tools.value or await self._catalogue.tools.get()
-            return tools if wanted is None or wanted in tools else await self._catalogue.tools.get_again()
-        except UpstreamFailed as failure:
-            raise failures.unsent(failure) from None
-        except Abandoned:
-            raise failures.let_go(dispatched=False) from None
-
     async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
         await self.open()
         return await self._listening.add(changes, self._upstream_context.settings.first_byte.total_seconds())
@@ -233,7 +217,6 @@ class ModernSession:
     async def close(self) -> None:
         """End the waits of all requests, then everything that runs for them. The server has no
         session, so it is not told."""
-        self._closed = True
         self._exchanges.let_go()
         await self._discovery.close()
         await self._server_tasks.close()

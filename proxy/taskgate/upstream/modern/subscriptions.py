@@ -24,7 +24,6 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import (
     CallResponse,
-    ModernServerMessage,
     ServerSubscription,
     SessionNotification,
     SubscriptionGrant,
@@ -33,6 +32,7 @@ from taskgate.protocol.server_messages import (
 from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.call_streams import hear_aside
 from taskgate.upstream.context import MAX_URIS, Lasting, ModernUpstreamContext
 from taskgate.upstream.notification_limits import decode_large
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
@@ -74,7 +74,7 @@ class SubscriptionStream:
         # The resources that the server reports; None until the stream was first open.
         self._granted: frozenset[str] | None = None
         self._known = asyncio.Event()
-        self._was_refused = False
+        self._was_refused = self._is_answered = False
         self.is_refused = False
         """Whether the server refused the stream, so that it is not reopened."""
         self.tasks: frozenset[str] = frozenset()
@@ -160,20 +160,20 @@ class SubscriptionStream:
             incoming.release()
 
     async def _hear_all(self, incoming: Incoming, id: int) -> None:
-        self._upstream_context.observer.stream_opened("listen")
+        observer, self._is_answered = self._upstream_context.observer, False
+        observer.stream_opened("listen")
         try:
             async for message in incoming.messages():
-                # An invalid message answers no call, and the stream is still usable.
-                with suppress(UpstreamFailed):
-                    hear = partial(self._upstream_context.dialect.decode, message, self._host)
-                    if self._is_end(hear() if len(message) <= LARGE else await decode_large(hear), id):
-                        return
+                await hear_aside(observer, partial(self._hear_message, id), message)
+                if self._is_answered:
+                    return
         finally:
-            self._upstream_context.observer.stream_ended("listen")
+            observer.stream_ended("listen")
 
-    def _is_end(self, said: ModernServerMessage, id: int) -> bool:
-        """Handle a message; returns whether it ends the stream."""
-        match said:
+    async def _hear_message(self, id: int, message: bytes) -> None:
+        """Handle a message; the response to the request `id` ends the stream."""
+        hear = partial(self._upstream_context.dialect.decode, message, self._host)
+        match hear() if len(message) <= LARGE else await decode_large(hear):
             case SubscriptionGrant(uris, tasks, filters):
                 again, self._granted, self.is_heard = self._granted is not None, uris, True
                 self.tasks, self.filters = tasks, filters
@@ -186,8 +186,7 @@ class SubscriptionStream:
             case CallResponse(response) if response.id == id:
                 # An error after the acknowledgement is the loss of an open stream.
                 self._was_refused = response.error is not None and not self.is_heard
-                return True
-        return False
+                self._is_answered = True
 
 
 STREAM_PATIENCE: Final = 0.1
@@ -261,8 +260,7 @@ class SubscriptionListener:
         stream = await self._settled(within)
         if stream is not None and stream.is_refused:
             self._added -= changes
-            if any(each.is_heard for each in self._streams):
-                self._change()
+            self._change()
         return frozenset() if stream is None else changes & stream.filters
 
     async def subscribe(self, uri: str, within: float) -> bool:

@@ -13,6 +13,7 @@ from helpers.server import ScriptedServer, Turn, in_turn, result, status
 from helpers.waiting import eventually
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.credentials.speaking import written
+from taskgate.upstream.credentials.tokens import SPARED
 from taskgate.upstream.settings import FixedHeader, GrantKind, IdentityHeaders
 from unit.upstream.conftest import settings_for
 from unit.upstream.offices import Office, exchange, failure, relay, shown, somebody
@@ -146,6 +147,21 @@ async def test_the_second_refusal_is_the_answer(
     del server.script["echo"]
     await relay(session)
     assert (len(server.heard("tools/call")), endpoint.asked) == (4, 2), "a new token is not replaced by a newer one"
+
+
+async def test_a_server_that_refuses_each_token_gets_one_request_of_a_call_and_one_token_in_a_while(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    house = office(exchange(endpoint))
+    session = house.session(somebody())
+    await relay(session)
+    server.script["echo"] = status(401)
+    for _ in range(10):
+        await failure(session)
+    assert (len(server.heard("tools/call")), endpoint.asked) == (1 + 2 + 9, 2)
+    house.clock.advance(timedelta(seconds=SPARED))
+    await failure(session)
+    assert endpoint.asked == 3
 
 
 @pytest.mark.parametrize("keeps", [True, False])
