@@ -103,6 +103,11 @@ class GatewayConfig(Section):
         """Return what came from references of the file, for all that shows a value."""
         return self._references
 
+    @property
+    def environment(self) -> Egress:
+        """Return the proxies that variables of the environment name."""
+        return self._environment
+
     def with_environment(self, environment: Egress) -> Self:
         """Return an equal configuration with the proxies that variables of the environment name."""
         found = self.model_copy()

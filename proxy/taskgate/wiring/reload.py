@@ -297,6 +297,8 @@ def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
         return has_other_mode and (where[0] == "auth" or where[:2] == _TTL)
 
     mixed = new.model_copy(update=kept).with_references(new.references.mixed(old.references, is_of_old))
+    # A configuration has the proxies of the environment only if its own `egress` uses them.
+    mixed = mixed.with_environment(old.environment)
     found = conflicts(mixed.model_dump(mode="json"), defaults={})
     if found:
         hint = " (without a restart)"

@@ -70,6 +70,18 @@ def test_another_mode_waits_with_all_that_depends_on_it(loads: Loads, minimal: s
     assert mixed.tasks.inline_grace == new.tasks.inline_grace
 
 
+@pytest.mark.parametrize("egress", ["none", "http://other:2"])
+def test_the_proxies_of_the_environment_stay_while_another_choice_waits(
+    loads: Loads, minimal: str, egress: str
+) -> None:
+    environ = {"HTTP_PROXY": "http://proxy:1"}
+    old, new = loads(minimal, environ), loads(minimal + f"egress: {{proxy: '{egress}'}}\n", environ)
+    assert restart_needed(old, new) == ("egress.proxy",)
+    assert without_restart(old, new).to_egress() == old.to_egress()
+    assert without_restart(new, old).to_egress() == new.to_egress()
+    assert (without_restart(old, new), without_restart(new, old)) == (old, new)
+
+
 def test_issuers_do_not_wait(loads: Loads, with_tokens: str) -> None:
     old, new = loads(with_tokens), loads(with_tokens.replace("idp.", "id."))
     assert restart_needed(old, new) == ()
