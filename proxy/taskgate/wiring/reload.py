@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
+from taskgate.config.fields import Section
 from taskgate.config.model import admission_rules, conflicts
 from taskgate.config.problems import Location, dotted
 from taskgate.config.references import NO_REFERENCES, References
@@ -261,19 +262,18 @@ SCRYPT_COST = 2**14
 
 
 def restart_needed(old: GatewayConfig, new: GatewayConfig) -> tuple[str, ...]:
-    """Return the dotted paths of changed keys that need a restart, () if there are none.
+    """Return the dotted paths of changed keys that need a restart, secrets included, () if there are none.
 
     They are in the order of RESTART_SECTIONS, then `auth` and `tasks`.
     """
-    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    changed = (each for name in _COMPARED for each in _changed(before[name], after[name], (name,)))
+    changed = (each for name in _COMPARED for each in _changed(getattr(old, name), getattr(new, name), (name,)))
     has_other_mode = old.auth.mode != new.auth.mode
     return tuple(dotted(where) for where in changed if _needs_restart(where) or (has_other_mode and where[:2] == _TTL))
 
 
 def changed_keys(old: GatewayConfig, new: GatewayConfig) -> tuple[str, ...]:
     """Return the dotted paths of keys whose values differ, secrets included, in the order of the model."""
-    return tuple(map(dotted, _changed(old.model_dump(), new.model_dump(), ())))
+    return tuple(map(dotted, _changed(old, new, ())))
 
 
 def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
@@ -322,9 +322,10 @@ def _needs_restart(where: Location) -> bool:
 
 
 def _changed(before: object, after: object, where: Location) -> Iterator[Location]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
+    if isinstance(before, Mapping | Section) and isinstance(after, Mapping | Section):
+        olds, news = dict(before), dict(after)
         # Keys that their author names, such as issuers, may be in one of the two alone.
-        for key in {**before, **after}:
-            yield from _changed(before.get(key), after.get(key), (*where, key))
+        for key in olds | news:
+            yield from _changed(olds.get(key), news.get(key), (*where, key))
     elif before != after:
         yield where

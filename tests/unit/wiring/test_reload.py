@@ -30,6 +30,19 @@ def test_the_keys_that_wait_for_a_restart_are_named_in_the_order_of_the_file(loa
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "section"),
+    [
+        ("egress.proxy", "egress: {proxy: 'http://user:%s@proxy:3128'}"),
+        ("store.redis.password", "store: {backend: memory, redis: {password: %s}}"),
+    ],
+)
+def test_another_secret_waits_as_other_keys_of_its_section(loads: Loads, minimal: str, key: str, section: str) -> None:
+    old, new = (loads(f"{minimal}{section % secret}\n") for secret in ("one", "two"))
+    assert restart_needed(old, new) == (key,)
+    assert without_restart(old, new) == old
+
+
 def test_nothing_waits_where_nothing_changed_or_all_takes_effect(loads: Loads, minimal: str) -> None:
     old = loads(minimal)
     assert restart_needed(old, loads(minimal)) == ()
@@ -144,6 +157,7 @@ def test_the_keys_that_changed_are_named_in_the_order_of_the_file(loads: Loads, 
     old, new = loads(minimal), loads(minimal + "  b: {path: /b, url: 'http://b'}\n" + OTHER)
     found = changed_keys(old, new)
     assert found[:2] == ("server.tls.min_version", "server.max_body")
+    assert "admin.listen" in found
     assert {"upstreams.b", "tasks.inline_grace", "limits.reject_as", "logging.level"} <= set(found)
     assert changed_keys(old, loads(minimal)) == ()
 
