@@ -150,7 +150,8 @@ def _proxy_of(name: str, environ: Mapping[str, str]) -> ForwardProxy | None:
         raise ValueError(f"{name} {error}") from None
 
 
-_LONGEST_PORT: Final = 5
+_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
+_LAST_PORT: Final = 65535
 
 
 def _exception(entry: str) -> _Exception:
@@ -160,7 +161,7 @@ def _exception(entry: str) -> _Exception:
     except ValueError:
         pass
     name, colon, digits = entry.rpartition(":")
-    port = int(digits) if colon and digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_PORT else None
+    port = int(digits) if colon and _PORT.fullmatch(digits) and int(digits) <= _LAST_PORT else None
     name = name if port is not None else entry
     address = _address(name.strip("[]"))
     if address is not None:

@@ -119,7 +119,32 @@ def test_the_configuration_takes_the_place_of_the_environment() -> None:
     assert own.lines() == ["http://own:3128 for http and https"]
 
 
-@pytest.mark.parametrize("entry", ["", " ", "a b", "a,b", ","])
+@pytest.mark.parametrize("entry", ["", " ", "a b", "a,b", ",", " a", "a\n"])
 def test_an_exception_of_the_configuration_is_one_entry(entry: str) -> None:
     with pytest.raises(ValueError, match="must be a name, an address, a network or"):
         EgressSection(proxy="http://own:3128", no_proxy=(entry,))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("https://a.example", "a.example/path", "//a.example", "a.example?q", "user@a.example", "a.example:x"),
+        *("a.example:0", "a.example:65536", "10.0.0.1:0", "[fd00::1]:99999", "*:0", ":80", "10.0.0.0/33", "[fd00::]/8"),
+        *(".", "*.", "*.*.example", "a*.example", "-", "10.0.0.256", "10.1", "ä.example", "[a.example]"),
+    ],
+)
+def test_an_exception_that_no_url_can_have_is_refused_in_a_file_and_ignored_in_a_variable(entry: str) -> None:
+    with pytest.raises(ValueError, match="must be a name, an address, a network or"):
+        EgressSection(proxy="http://own:3128", no_proxy=(entry,))
+    assert from_environment({"HTTP_PROXY": "http://p:1", "NO_PROXY": entry}).proxy_for("http://a.example/") is not None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("*", "*:80", "a.example", ".a.example", "*.a.example", "A.Example.", "a_b.example:65535", "localhost"),
+        *("10.0.0.1", "10.0.0.1:80", "10.0.0.0/8", "10.0.0.1/8", "fd00::1", "fd00::/8", "[fd00::1]", "[fd00::1]:80"),
+    ],
+)
+def test_an_exception_that_a_url_can_have_is_accepted(entry: str) -> None:
+    assert EgressSection(proxy="http://own:3128", no_proxy=(entry,)).no_proxy == (entry,)

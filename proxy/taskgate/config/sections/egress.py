@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, PlainSerializer
 
+from taskgate.config.addresses import read_host
 from taskgate.config.fields import Section, json_pattern
 from taskgate.config.problems import Conflict, mapping_at
 from taskgate.egress import DIRECT, WRONG_PROXY, Egress, read_exceptions, read_proxy
 
 ENVIRONMENT, NONE = "environment", "none"
+_TARGET = r"^[^\s,/]+(/[0-9]{1,3})?$"
 
 
 def read_choice(written: str) -> str:
@@ -24,9 +28,15 @@ def read_choice(written: str) -> str:
 
 
 def _read_exception(written: str) -> str:
-    if not written or len(read_exceptions(written)) != 1:
-        raise ValueError("must be a name, an address, a network or *")
-    return written
+    if re.fullmatch(_TARGET, written):
+        (found,) = read_exceptions(written)
+        if found.network is not None or found.name == "*":
+            return written
+        with suppress(ValueError):
+            # A port that no URL has is left in the name.
+            if ":" not in read_host(found.name):
+                return written
+    raise ValueError("must be a name, an address, a network or *, without scheme or path, such as a.example:8443")
 
 
 def _masked(written: str) -> str:
@@ -39,7 +49,7 @@ ProxyChoice = Annotated[
     PlainSerializer(_masked, when_used="json"),
     json_pattern(r"^(environment|none|http://\S+)$"),
 ]
-DirectTarget = Annotated[str, AfterValidator(_read_exception), json_pattern(r"^[^\s,]+$")]
+DirectTarget = Annotated[str, AfterValidator(_read_exception), json_pattern(_TARGET)]
 
 
 class EgressSection(Section):
