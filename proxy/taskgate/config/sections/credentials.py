@@ -249,8 +249,9 @@ _PROOFS: Mapping[str, tuple[str, ...]] = {
     "federated": ("assertion_file",),
 }
 """The keys of each way of `client_auth`; the first one is required."""
-_GRANT_DEFAULTS: Mapping[str, object] = {"client_auth": "basic", "max_token": "16KiB", "profile": "rfc8693"}
-"""Keys of grants that are never null, with their defaults."""
+_DEFAULTS: Mapping[str, object] = CredentialsSection().model_dump(mode="json")
+_GRANT_TERMS = ("client_auth", "max_token", "profile")
+"""Keys of grants that are never null."""
 
 
 def credential_conflicts(raw: object) -> Iterator[Conflict]:
@@ -289,9 +290,9 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
     if uses_grant:
         yield from _client_conflicts(given, where, mode)
     else:
-        for key, default in _GRANT_DEFAULTS.items():
-            if given.get(key, default) != default:
-                yield (*where, key), f"must be {default} with mode {mode}"
+        for key in _GRANT_TERMS:
+            if given.get(key, _DEFAULTS[key]) != _DEFAULTS[key]:
+                yield (*where, key), f"must be {_DEFAULTS[key]} with mode {mode}"
     yield from _exchange_conflicts(given, where, mode)
     if mode == "token_exchange" and anonymous:
         yield (*where, "mode"), "must not be token_exchange with auth.mode none, where callers have no token"
@@ -299,7 +300,7 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
 
 def _client_conflicts(given: Mapping[str, object], where: Location, mode: str) -> Iterator[Conflict]:
     """Find keys that are missing for the way of `client_auth`, and those of another way."""
-    way = given.get("client_auth", "basic")
+    way = given.get("client_auth", _DEFAULTS["client_auth"])
     if not isinstance(way, str) or way not in _PROOFS:
         return
     needed = _PROOFS[way][0]
@@ -314,7 +315,7 @@ def _client_conflicts(given: Mapping[str, object], where: Location, mode: str) -
 def _exchange_conflicts(given: Mapping[str, object], where: Location, mode: str) -> Iterator[Conflict]:
     """Find keys that an exchange lacks, or that its profile does not have."""
     audience, scopes = given.get("audience"), list_at(given, "scopes")
-    if given.get("profile", "rfc8693") != "entra":
+    if given.get("profile") != "entra":
         if mode == "token_exchange" and audience is None and given.get("resource") is None:
             yield (*where, "audience"), "is required with mode token_exchange, unless resource is given"
     elif mode == "client_credentials":

@@ -33,6 +33,7 @@ from taskgate.config.fields import (
     Section,
     SizeIn,
     json_pattern,
+    write_size,
 )
 from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict
 from taskgate.config.sections.credentials import (
@@ -418,7 +419,7 @@ _CONNECTION_DEFAULTS: Final[Mapping[tuple[str, ...], tuple[Any, str]]] = {
         ("tls", key): (value, "which has no connection")
         for key, value in ServerTlsSection().model_dump(mode="json").items()
     },
-    ("max_header",): ("64KiB", "which has no headers"),
+    ("max_header",): (write_size(MAX_HEADER), "which has no headers"),
     **{
         ("retries", key): (value, "where nothing is tried again")
         for key, value in RetriesSection().model_dump(mode="json").items()
