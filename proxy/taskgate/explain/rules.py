@@ -13,6 +13,7 @@ from taskgate.config import GatewayConfig
 from taskgate.config.model import admission_rules
 from taskgate.domain.policy import PromotionMode, PromotionPolicy
 from taskgate.explain.findings import Findings
+from taskgate.protocol.handoff import LIST
 from taskgate.protocol.vocabulary import (
     TASKS_CANCEL,
     TASKS_GET,
@@ -110,9 +111,12 @@ def _check_own_tools(config: GatewayConfig, found: Findings) -> None:
     }
     for key, names in named.items():
         for number, name in enumerate(names):
-            if name in reserved:
-                text = "is a tool of the gateway, so the rule has no effect; name the tool that is handed off"
-                found.warn(f"{key}[{number}].tool", text)
+            if name not in reserved:
+                continue
+            hint = "name the tool that is handed off"
+            if name == LIST.name:
+                hint = "its calls are never tasks" if key == "tasks.upgrade" else "name the method tasks/list"
+            found.warn(f"{key}[{number}].tool", f"is a tool of the gateway, so the rule has no effect; {hint}")
 
 
 def _can_promote(policy: PromotionPolicy, upstream: str) -> bool:

@@ -377,10 +377,14 @@ WARNINGS: dict[str, tuple[dict[str, str], list[str]]] = {
         {
             "auth": WITH_TOKENS,
             "tasks": "{inbox: true, upgrade: [{tool: taskgate_tasks, mode: sync}, {tool: '*', mode: auto}]}",
+            "authorization": "{rules: [{tool: taskgate_tasks, effect: deny}]}",
+            "limits": "{rate: [{name: lists, scope: context, rate: 1/s, tool: taskgate_tasks}]}",
         },
         [
-            "tasks.upgrade[0].tool: is a tool of the gateway, so the rule has no effect; "
-            "name the tool that is handed off"
+            "tasks.upgrade[0].tool: is a tool of the gateway, so the rule has no effect; its calls are never tasks",
+            "authorization.rules[0].tool: is a tool of the gateway, so the rule has no effect; "
+            "name the method tasks/list",
+            "limits.rate[0].tool: is a tool of the gateway, so the rule has no effect; name the method tasks/list",
         ],
     ),
     "such rules where nothing is handed off": (
