@@ -117,10 +117,14 @@ class _Evaluation:
         called = {"upstream": self.upstream, "path": path, "tool": self.tool, "hints": hints}
         tasks = self.config.tasks
         if self.tool in tasks.to_reserved(self.rules.policy):
-            own = "wait" if self.tool == tasks.handoff.to_tools().wait.name else "cancel"
-            key = ("handoff", "tools", own, "name") if self.tool != LIST.name else ("inbox",) if tasks.inbox else ()
+            tools = tasks.handoff.to_tools()
+            keys = {
+                tools.wait.name: ("handoff", "tools", "wait", "name"),
+                tools.cancel.name: ("handoff", "tools", "cancel", "name"),
+                LIST.name: ("inbox",) if tasks.inbox else ("upgrade",),
+            }
             # No server gets a call of it.
-            called["reserved"] = {"value": True, **source(self.config, "tasks", *(key or ("upgrade",)))}
+            called["reserved"] = {"value": True, **source(self.config, "tasks", *keys[self.tool])}
         return called
 
     def _override_source(self, *keys: str) -> dict[str, Any]:
