@@ -15,7 +15,8 @@ from taskgate.config import for_upstream
 from taskgate.wiring.app import Service
 
 async def start():
-    service = Service(for_upstream("http://127.0.0.1:9/mcp", "127.0.0.1:0", "127.0.0.1:0"), data_directory=Path(folder))
+    config = for_upstream("http://127.0.0.1:9/mcp", "127.0.0.1:0", "127.0.0.1:0", environ={{}})
+    service = Service(config, data_directory=Path(folder))
     await service.start()
     await service.close()
 

@@ -84,8 +84,7 @@ def serve_until_stopped(
         elif command is not None:
             config = _config_for_command(command, listen, admin)
         else:
-            config = settings.for_upstream(upstream or "", listen, admin)
-        config = settings.with_proxies_of(config, os.environ)
+            config = settings.for_upstream(upstream or "", listen, admin, os.environ)
         directory = settings.open_data_directory(os.environ) if settings.needs_data_directory(config) else None
     except (ConfigurationError, LoopUnavailable) as error:
         fail(error, WRONG_USE)
@@ -108,7 +107,7 @@ def _config_for_command(command: str, listen: str | None, admin: str | None) -> 
 
     A missing program is an error here, because nothing else is served.
     """
-    config = settings.for_command(command, listen, admin)
+    config = settings.for_command(command, listen, admin, os.environ)
     missing = [message for _, message in missing_programs(config, os.environ)]
     if missing:
         raise ConfigurationError(Problem(path="--upstream-command", message=message) for message in missing)

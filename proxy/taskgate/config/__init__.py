@@ -15,7 +15,6 @@ from taskgate.config.load import (
     load,
     needs_data_directory,
     open_data_directory,
-    with_proxies_of,
 )
 from taskgate.config.model import GatewayConfig, json_schema
 from taskgate.config.problems import ConfigurationError, Problem
@@ -33,5 +32,4 @@ __all__ = [
     "load",
     "needs_data_directory",
     "open_data_directory",
-    "with_proxies_of",
 ]

@@ -63,10 +63,10 @@ def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
         raise ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
-    return with_proxies_of(config, environ)
+    return _with_proxies_of(config, environ)
 
 
-def with_proxies_of(config: GatewayConfig, environ: Mapping[str, str]) -> GatewayConfig:
+def _with_proxies_of(config: GatewayConfig, environ: Mapping[str, str]) -> GatewayConfig:
     """Return the configuration with the proxies of the environment, if it uses them.
 
     Raises ConfigurationError where a variable has no URL of a proxy.
@@ -80,27 +80,29 @@ def with_proxies_of(config: GatewayConfig, environ: Mapping[str, str]) -> Gatewa
         raise ConfigurationError([Problem(path=variable, message=f"{message}; or set egress.proxy")]) from None
 
 
-def for_upstream(url: str, listen: str | None, admin: str | None) -> GatewayConfig:
+def for_upstream(url: str, listen: str | None, admin: str | None, environ: Mapping[str, str]) -> GatewayConfig:
     """Return the configuration of `taskgate serve --upstream URL`.
 
     The server is at `/mcp`, on loopback addresses, without authentication, with SQLite in the data
     directory. `listen` and `admin` are the flags of these names; None means the default of the key.
     ConfigurationError names the flags.
     """
-    return _for_server({"url": url}, listen, admin)
+    return _for_server({"url": url}, listen, admin, environ)
 
 
-def for_command(command: str, listen: str | None, admin: str | None) -> GatewayConfig:
+def for_command(command: str, listen: str | None, admin: str | None, environ: Mapping[str, str]) -> GatewayConfig:
     """Return the same for `--upstream-command COMMAND`, split by the rules of a shell."""
     try:
         words = shlex.split(command)
     except ValueError:
         message = "must have a quotation mark that ends each one that begins, and something behind each backslash"
         raise ConfigurationError([Problem(path="--upstream-command", message=message)]) from None
-    return _for_server({"transport": "stdio", "command": words}, listen, admin)
+    return _for_server({"transport": "stdio", "command": words}, listen, admin, environ)
 
 
-def _for_server(server: Mapping[str, Any], listen: str | None, admin: str | None) -> GatewayConfig:
+def _for_server(
+    server: Mapping[str, Any], listen: str | None, admin: str | None, environ: Mapping[str, str]
+) -> GatewayConfig:
     raw: dict[str, Any] = {
         "version": 1,
         "auth": {"mode": "none"},
@@ -112,7 +114,7 @@ def _for_server(server: Mapping[str, Any], listen: str | None, admin: str | None
     config, wrong = _validate(raw)
     if config is None:
         raise ConfigurationError(Problem(path=_with_flags(dotted(loc)), message=_with_flags(msg)) for loc, msg in wrong)
-    return config
+    return _with_proxies_of(config, environ)
 
 
 def _with_flags(text: str) -> str:

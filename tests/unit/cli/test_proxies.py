@@ -15,6 +15,7 @@ from helpers.forward_proxy import ForwardProxy
 from helpers.key_server import signing_key
 from helpers.secrets import noted
 from helpers.waiting import bounded
+from taskgate.config import ConfigurationError, for_command, for_upstream
 
 PASSWORD = noted("planted-proxy-pw")
 
@@ -81,6 +82,14 @@ def test_the_printed_configuration_has_no_password_of_a_proxy(tmp_path: Path) ->
         assert "proxy.corp:3128" in out
         assert PASSWORD not in out + err
         assert "anneliese" not in out
+
+
+def test_flags_in_place_of_a_file_lead_through_the_proxies_of_the_environment() -> None:
+    environ = {"HTTP_PROXY": "http://proxy.corp:3128"}
+    for config in (for_upstream("http://a.example", None, None, environ), for_command("a", None, None, environ)):
+        assert config.to_egress().lines() == ["http://proxy.corp:3128 for http"]
+    with pytest.raises(ConfigurationError, match="HTTP_PROXY: must be http://HOST:PORT"):
+        for_upstream("http://a.example", None, None, {"HTTP_PROXY": "socks5://p:1"})
 
 
 def test_a_variable_that_is_no_proxy_is_an_error_with_its_name(tmp_path: Path) -> None:
