@@ -45,6 +45,7 @@ from taskgate.wiring.authentication import (
     deployment_keys,
     metadata_documents,
     operator_tokens,
+    set_operators,
 )
 from taskgate.wiring.build import Cluster, Environment, Runtime, build_runtime, open_configured_store
 from taskgate.wiring.measured_stores import MeasuredStore
@@ -264,9 +265,7 @@ class Service:
     async def _open(self) -> None:
         # Each part is added to `closers` as it opens, so that `close` also works after an error.
         config, clock, closers, telemetry = self._config, self._environment.clock, self._closers, self._telemetry
-        self._access.replace(operator_tokens(config))
-        self._access.shows_payloads = config.admin.payloads
-        self._access.allowed_hosts = frozenset(config.admin.allowed_hosts)
+        set_operators(self._access, config, operator_tokens(config))
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
         except OSError as error:

@@ -39,7 +39,7 @@ from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.request_state import RequestStateKeys
-from taskgate.operators.access import Operator, Role
+from taskgate.operators.access import Operator, OperatorAccess, Role
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.system.secret_files import ADVICE, read_secret
@@ -144,6 +144,13 @@ def operator_tokens(config: GatewayConfig) -> Mapping[bytes, Operator]:
             raise KeyFileRefused(f"{key}: has the same token as {found[token].name}")
         found[token] = operator
     return found
+
+
+def set_operators(access: OperatorAccess, config: GatewayConfig, tokens: Mapping[bytes, Operator]) -> bool:
+    """Give operators the access of a configuration, and return whether `tokens` are others than before."""
+    access.shows_payloads = config.admin.payloads
+    access.allowed_hosts = frozenset(config.admin.allowed_hosts)
+    return access.replace(tokens)
 
 
 _OF_TOKEN_FILE: Final = Operator("token_file", Role.OPERATOR)

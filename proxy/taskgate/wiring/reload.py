@@ -33,6 +33,7 @@ from taskgate.wiring.authentication import (
     metadata_documents,
     opened,
     operator_tokens,
+    set_operators,
 )
 from taskgate.wiring.build import Environment, Runtime
 from taskgate.wiring.observability import TelemetryPipeline
@@ -189,9 +190,7 @@ class Reload:
             raise
         # Nothing fails from here on, so the configuration counts as the present one.
         before, self._config = self._config, config
-        has_other_tokens = self._access.replace(tokens)
-        self._access.shows_payloads = config.admin.payloads
-        self._access.allowed_hosts = frozenset(config.admin.allowed_hosts)
+        has_other_tokens = set_operators(self._access, config, tokens)
         if (
             config == before
             and not has_other_tokens
