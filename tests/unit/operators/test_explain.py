@@ -1,11 +1,13 @@
 """Explanations that operators ask for: some are made at once, and more wait."""
 
 import asyncio
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from helpers.waiting import bounded
+from taskgate.auth.claims import MAX_TOKEN
 from taskgate.operators.access import ApiError, Operator, Role
 from taskgate.operators.explain import MAX_AT_ONCE, CallToExplain, ExplainRoutes
 from taskgate.operators.routes import ApiCall, read_body
@@ -51,3 +53,8 @@ async def test_a_waiting_explanation_takes_the_place_of_one_that_failed() -> Non
 
 def test_the_text_of_a_request_does_not_show_the_token() -> None:
     assert "the-secret-of-a-caller" not in repr(call())
+
+
+def test_the_field_of_the_console_takes_a_token_as_long_as_the_api_does() -> None:
+    page = files("taskgate.operators.console").joinpath("index.html").read_text()
+    assert f'<input name="token" type="password" maxlength="{MAX_TOKEN}"' in page
