@@ -116,7 +116,7 @@ class UpstreamReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """A server, and what it was created from: if both are unchanged at a reload, it stays."""
+    """A server, and what it was created from: at a reload it stays if no more than secrets changed."""
 
     settings: UpstreamSettings
     files: "_Files"

@@ -147,8 +147,8 @@ class ServerSection(Section):
     optional: calls, lists and tasks are served without it. What needs a session is refused.
     """
     sse_keepalive: PositiveDuration = 15 * SECOND
-    """Silence after which a late answer begins, and on an event stream the gateway sends a comment, or a
-    progress notification to a host that asked for progress.
+    """Silence after which a late answer begins, and an event stream has a comment. A host that asked for
+    progress gets a progress notification instead.
     """
     event_limits: Mapping[Glob, MemorySize] = {}
     """The largest event that hosts take, by a glob over name/version of their clientInfo, or over their
