@@ -21,7 +21,7 @@ def stamp_of(file: Path) -> FileStamp:
 
 
 class FileWatch:
-    """One file, watched from the creation of the object, and the files that `follow` names.
+    """One file, watched from the creation of the object, and those that `follow` and `add` name.
 
     A file that is replaced as a whole is noticed. So is one behind a link that is switched to
     another folder, as Kubernetes does with a ConfigMap. A file that is missing for a moment is no
@@ -37,6 +37,10 @@ class FileWatch:
         was read."""
         known = self._stamps
         self._stamps = {file: known.get(file, stamp) for file, stamp in {**files, self._file: None}.items()}
+
+    def add(self, files: Mapping[Path, FileStamp]) -> None:
+        """Watch these files too, until `follow` names others. Each has its stamp as there."""
+        self._stamps = {**files, **self._stamps}
 
     def has_changed(self) -> bool:
         """Whether a file has changed since the last call that returned True, or since the start."""

@@ -62,7 +62,9 @@ def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
     config, wrong = _validate(document.raw, origin)
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
-        raise ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
+        refused = ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
+        refused.files = document.references.files
+        raise refused
     return _with_proxies_of(config, environ)
 
 

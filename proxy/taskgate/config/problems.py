@@ -17,11 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from pydantic_core import ErrorDetails
 
 from taskgate.config.fields import DurationIn
+from taskgate.config.file_watch import FileStamp
 
 Location = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
@@ -72,6 +75,9 @@ class Problem:
 
 class ConfigurationError(Exception):
     """An unusable configuration. `problems` has all that was found; the text has one per line."""
+
+    files: Mapping[Path, FileStamp] = MappingProxyType({})
+    """The files that its references name, as in `References`."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from taskgate.clock import Clock, SharedClock, SteadyClock
-from taskgate.config import BindAddress, GatewayConfig, effective
+from taskgate.config import BindAddress, ConfigurationError, GatewayConfig, effective
 from taskgate.config.file_watch import FileWatch
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
@@ -183,6 +183,9 @@ class Service:
             try:
                 config = await asyncio.to_thread(self._read_config)
             except Exception as error:
+                if self._watch_files is not None and isinstance(error, ConfigurationError):
+                    # A change of one of them may be the correction.
+                    self._watch_files.add(error.files)
                 return self._reload.fail(error)
             if self._watch_files is not None:
                 self._watch_files.follow(config.references.files)

@@ -145,6 +145,26 @@ async def test_a_file_that_a_later_configuration_names_is_watched_from_then_on(
     assert gateway.service.has_changed()
 
 
+@pytest.mark.parametrize("content", [None, "", "two\nlines"])
+async def test_a_file_that_a_refused_configuration_names_is_watched_beside_those_in_use(
+    gateway: Gateway, rotation: Rotation, tmp_path: Path, content: str | None
+) -> None:
+    written, other = rotation.file.read_text(), tmp_path / "other"
+    if content is not None:
+        put(other, content)
+    rotation.file.write_text(written.replace(str(rotation.key), str(other)))
+    assert gateway.service.has_changed()
+    assert (await gateway.reread()).result == "invalid"
+    assert not gateway.service.has_changed()
+    put(rotation.key, "another key")
+    assert gateway.service.has_changed()
+    put(other, rotation.accepted)
+    assert gateway.service.has_changed()
+    assert (await gateway.reread()).result == "unchanged"
+    put(rotation.key, "nobody reads this")
+    assert not gateway.service.has_changed()
+
+
 async def test_a_change_that_an_operator_had_read_is_no_change_any_more(gateway: Gateway, rotation: Rotation) -> None:
     rotation.accepted = noted("the-second-key")
     put(rotation.key, rotation.accepted)
