@@ -8,9 +8,11 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import ip_network
 from typing import Final
 from urllib.parse import unquote, urlsplit
+
+from taskgate.ip_addresses import Address, Network, read_address, unmapped
 
 _PORTS: Final = {"http": 80, "https": 443}
 _MASK: Final = "********"
@@ -60,11 +62,11 @@ class ForwardProxy:
 class _Exception:
     """Targets that are reached directly: a network, or a name with all below it, at a port or at all."""
 
-    network: IPv4Network | IPv6Network | None
+    network: Network | None
     name: str
     port: int | None
 
-    def covers(self, address: IPv4Address | IPv6Address | None, host: str, port: int) -> bool:
+    def covers(self, address: Address | None, host: str, port: int) -> bool:
         if self.port is not None and self.port != port:
             return False
         if self.network is not None:
@@ -88,7 +90,7 @@ class Egress:
         if proxy is None:
             return None
         host = (parts.hostname or "").rstrip(".")
-        address = _address(host)
+        address = read_address(host.partition("%")[0])
         is_loopback = host == "localhost" or host.endswith(".localhost") if address is None else address.is_loopback
         port = parts.port or _PORTS.get(scheme, 0)
         if is_loopback or any(each.covers(address, host, port) for each in self.exceptions):
@@ -157,26 +159,13 @@ _LAST_PORT: Final = 65535
 def _exception(entry: str) -> _Exception:
     entry = entry.lower()
     try:
-        return _Exception(_unmapped(ip_network(entry.strip("[]"), strict=False)), "", None)
+        return _Exception(unmapped(ip_network(entry.strip("[]"), strict=False)), "", None)
     except ValueError:
         pass
     name, colon, digits = entry.rpartition(":")
     port = int(digits) if colon and _PORT.fullmatch(digits) and int(digits) <= _LAST_PORT else None
     name = name if port is not None else entry
-    address = _address(name.strip("[]"))
+    address = read_address(name.strip("[]").partition("%")[0])
     if address is not None:
         return _Exception(ip_network(address), "", port)
     return _Exception(None, name.removeprefix("*.").strip(".") if name != "*" else name, port)
-
-
-def _address(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
-def _unmapped(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    mapped = getattr(network.network_address, "ipv4_mapped", None)
-    return network if mapped is None or network.prefixlen < 96 else IPv4Network((mapped, network.prefixlen - 96))

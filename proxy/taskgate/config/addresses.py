@@ -18,6 +18,7 @@ from pydantic import AfterValidator, PlainSerializer, PlainValidator, Validation
 
 from taskgate.auth.metadata import is_allowed
 from taskgate.config.fields import MASK, json_pattern
+from taskgate.ip_addresses import unmapped
 
 _AUTHORITY = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")
@@ -159,7 +160,6 @@ Origin = Annotated[str, AfterValidator(read_origin), json_pattern(_ORIGIN)]
 
 _NETWORK = r"[0-9A-Fa-f:.]+(/[0-9]{1,3})?"
 _NETWORK_EXPECTED = "must be a network such as 10.0.0.0/8 or fd00::/8, or one address"
-_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 def read_network(written: object) -> IPv4Network | IPv6Network:
@@ -177,9 +177,7 @@ def read_network(written: object) -> IPv4Network | IPv6Network:
         raise ValueError(_NETWORK_EXPECTED) from None
     if network.network_address != ip_network(written.partition("/")[0]).network_address:
         raise ValueError("must not have bits set behind its prefix: 10.0.0.0/8 is a network, 10.0.0.1 one address")
-    if isinstance(network, IPv6Network) and network.subnet_of(_IPV4_MAPPED):
-        return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
-    return network
+    return unmapped(network)
 
 
 Network = Annotated[

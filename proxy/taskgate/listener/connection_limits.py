@@ -16,7 +16,8 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.admission.rates import address_block
-from taskgate.listener.peers import Network, Peers, read_peer
+from taskgate.ip_addresses import Network
+from taskgate.listener.peers import Peers, read_peer
 from taskgate.system import descriptors
 from taskgate.system.log_throttle import ThrottledLog
 

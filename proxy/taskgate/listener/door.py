@@ -27,7 +27,8 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDict, istr
 
 from taskgate.domain.versions import MODERN
-from taskgate.listener.peers import Network, read_peer
+from taskgate.ip_addresses import Network
+from taskgate.listener.peers import read_peer
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.streams.exchange import Admission, HttpMethod, ListenerRefused
 from taskgate.telemetry import events

@@ -19,12 +19,13 @@ from datetime import timedelta
 from functools import partial
 
 from taskgate.clock import Clock, Entropy, SystemEntropy
+from taskgate.ip_addresses import Network
 from taskgate.listener.acceptor import Acceptor
 from taskgate.listener.chunks import request_parser
 from taskgate.listener.door import AdmissionGeneration, Door
 from taskgate.listener.endpoint import Endpoint, RequestContexts
 from taskgate.listener.patience import HEAD_TIMEOUT, WAITING_BYTES, WRITE_TIMEOUT, ConnectionSettings
-from taskgate.listener.peers import ForwardedHeader, Network, Peers
+from taskgate.listener.peers import ForwardedHeader, Peers
 from taskgate.listener.protocol import FIRST_REQUEST, ConnectionTerms, HostConnection
 from taskgate.listener.stream import ExchangeTerms
 from taskgate.listener.tls import Certificates, TlsSettings, TlsWire

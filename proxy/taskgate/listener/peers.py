@@ -11,16 +11,14 @@ address in canonical form or `UNKNOWN`, so no text of a peer passes through. No 
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import islice
 from typing import Final, Literal
 
 from aiohttp import hdrs
 
+from taskgate.ip_addresses import Address, Network, read_address
 from taskgate.streams.exchange import UNKNOWN
 
-Network = IPv4Network | IPv6Network
-_Address = IPv4Address | IPv6Address
 ForwardedHeader = Literal["x-forwarded-for", "forwarded"]
 
 _MOST_HOPS: Final = 16
@@ -81,22 +79,12 @@ class Peers:
         address, _ = read_peer(peer or "")
         return address is not None and self._trusts(address)
 
-    def _trusts(self, address: _Address) -> bool:
+    def _trusts(self, address: Address) -> bool:
         return any(address in network for network in self._trusted)
 
 
-def read_address(text: str) -> _Address | None:
-    """Parse an IP address; None for anything else. An IPv4 address that is mapped into IPv6 is
-    returned as IPv4."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 @lru_cache(maxsize=4096)
-def read_peer(peer: str) -> tuple[_Address | None, str]:
+def read_peer(peer: str) -> tuple[Address | None, str]:
     """Return the address of a peer, and its canonical text; None and UNKNOWN if it is no address.
 
     An IPv6 zone (`%eth0`) is left out. Cached: there are fewer peers than requests.
@@ -111,7 +99,7 @@ def _last_part(fields: Sequence[str]) -> str:
     return text if len(text) <= _LONGEST else text[-_LONGEST:].partition(",")[2]
 
 
-def _forwarded(text: str) -> Iterator[_Address | None]:
+def _forwarded(text: str) -> Iterator[Address | None]:
     """Return the addresses in `Forwarded`, nearest first; None for one that cannot be read."""
     end = len(text)
     while (element := _LAST_ELEMENT.search(text, 0, end)) is not None:
@@ -123,12 +111,12 @@ def _forwarded(text: str) -> Iterator[_Address | None]:
     yield None
 
 
-def _forwarded_for(text: str) -> Iterator[_Address | None]:
+def _forwarded_for(text: str) -> Iterator[Address | None]:
     """Return the addresses in `X-Forwarded-For`, nearest first; None for one that cannot be read."""
     return (_node(each.strip(" \t")) for each in reversed(text.split(",")))
 
 
-def _node(text: str) -> _Address | None:
+def _node(text: str) -> Address | None:
     """Return the address of a node, with or without a port; None if it is hidden or invalid."""
     match = _NODE.fullmatch(text)
     return None if match is None else read_address(match["four"] or match["bracketed"] or match["six"])

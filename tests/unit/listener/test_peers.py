@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.listener.peers import Peers, read_address
+from taskgate.ip_addresses import read_address
+from taskgate.listener.peers import Peers
 from taskgate.streams.exchange import UNKNOWN
 
 TRUSTED = tuple(map(ip_network, ("10.0.0.0/8", "fd00::/8")))
