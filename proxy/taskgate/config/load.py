@@ -62,9 +62,8 @@ def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
     config, wrong = _validate(document.raw, origin)
     problems = [*document.problems, *(document.problem(loc, msg) for loc, msg in wrong if not _follows(document, loc))]
     if problems or config is None:
-        refused = ConfigurationError(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
-        refused.files = document.references.files
-        raise refused
+        in_order = sorted(problems, key=lambda problem: (problem.line or 0, problem.path))
+        raise ConfigurationError(in_order, document.references.files)
     return _with_proxies_of(config, environ)
 
 

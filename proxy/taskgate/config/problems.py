@@ -74,13 +74,13 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """An unusable configuration. `problems` has all that was found; the text has one per line."""
+    """An unusable configuration. `problems` has all that was found; the text has one per line.
 
-    files: Mapping[Path, FileStamp] = MappingProxyType({})
-    """The files that its references name, as in `References`."""
+    `files` are those that its references name, as in `References`.
+    """
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+    def __init__(self, problems: Iterable[Problem], files: Mapping[Path, FileStamp] = MappingProxyType({})) -> None:
+        self.problems, self.files = tuple(problems), files
         super().__init__("\n".join(map(str, self.problems)))
 
 
