@@ -19,12 +19,13 @@ MOUNTS = 160
 
 
 @cache
-def run(part: str) -> Run:
-    """A part, as a process with a gateway of its own."""
+def run(part: str, *names: str) -> Run:
+    """A part, as a process with a gateway of its own; with names, only the rows of these functions."""
     tests = environments.source_of(INTERACTION.environment) / "tests" / "interaction"
     files = [file for file in sorted(tests.rglob("test_*.py")) if "connect: Connect" in file.read_text()]
     # The suite's own fixtures for all of its folders need packages without wheels, and are about the SDK alone.
-    arguments = ("--confcutdir", tests, "-k", PARTS[part], *files)
+    chosen = f"{PARTS[part]} and ({' or '.join(names)})" if names else PARTS[part]
+    arguments = ("--confcutdir", tests, "-k", chosen, *files)
     return Run(environment=INTERACTION.environment, plugin="interaction_plugin", mounts=MOUNTS, arguments=arguments)
 
 

@@ -38,14 +38,14 @@ class Run:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             return await self._run(listener, _url(listener), folder)
 
-    async def through_taskgate(self, folder: Path) -> Outcomes:
-        """The outcomes through a gateway."""
+    async def through_taskgate(self, folder: Path, **sections: object) -> Outcomes:
+        """The outcomes through a gateway, with these sections in its configuration."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             upstreams = {
                 f"suite-{number}": {"path": f"/{number}/mcp", "url": f"{_url(listener)}/{number}/mcp", "health": None}
                 for number in range(self.mounts)
             }
-            file = write_configuration(folder, "", upstreams=upstreams)
+            file = write_configuration(folder, "", upstreams=upstreams, **sections)
             async with gateway_process(["--config", file], log=folder / "gateway.log") as gateway:
                 return await self._run(listener, f"http://{gateway.listen}", folder)
 

@@ -35,3 +35,20 @@ async def test_each_row_passes_directly(tmp_path_factory: pytest.TempPathFactory
         outcomes = rows(part, each)
         assert [*outcomes] == [*INTERACTION.verdicts()[part]]
         assert {row: problem for row, problem in outcomes.items() if problem} == {}
+
+
+async def test_a_row_that_sees_tasks_announced_passes_where_no_call_becomes_one(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    require_peers(INTERACTION.environment, packages=False)
+    verdicts = INTERACTION.verdicts()
+    announced = {
+        part: [row for row, verdict in verdicts[part].items() if "taskgate announces tasks" in verdict]
+        for part in ("legacy hosts, servers with sessions", "legacy hosts, servers without sessions")
+    }
+    for part, seen in announced.items():
+        names = (row.rpartition("::")[2].partition("[")[0] for row in seen)
+        outcomes = await run(part, *names).through_taskgate(tmp_path_factory.mktemp("suite"), tasks={"upgrade": []})
+        found = rows(part, outcomes)
+        assert seen
+        assert {row: found.get(row, "no outcome") for row in seen} == dict.fromkeys(seen)

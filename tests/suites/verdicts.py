@@ -128,6 +128,9 @@ runs them. Every row has a verdict in `tests/suites`, and a row with another out
 
 A row that fails in both ways counts in the first column alone.
 
+Four rows of each legacy part of the interaction suite see that taskgate announces tasks. They pass
+with `tasks: {upgrade: []}`, where no call becomes one.
+
 A valid request passes if taskgate finds as many requests in it as gunicorn. Most that differ have
 no `Host`, which HTTP/1.1 demands. An invalid request passes if taskgate refuses it and reads
 nothing behind it.
