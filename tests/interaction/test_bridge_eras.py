@@ -178,9 +178,9 @@ async def test_a_server_that_changes_its_era_is_found_in_the_other(modern: Scrip
         # From now on it is of the legacy era alone, as after an update that was taken back.
         for method in ("server/discover", "tools/call", "tools/list"):
             modern.methods[method] = old_only
-        answers = [await gateway.modern().call("echo", {"a": 1}) for _ in range(2)]
-        refused(answers[0], 200, -32603)
-        assert answers[1].result["structuredContent"] == {"a": 1}
+        for number in range(2):
+            answer = await gateway.modern().call("echo", {"a": number})
+            assert answer.result["structuredContent"] == {"a": number}
 
 
 async def old_only(turn: Any) -> Any:

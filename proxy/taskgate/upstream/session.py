@@ -129,8 +129,8 @@ class ServerSession:
     """An `UpstreamSession` that counts and traces its calls, in the session of one era.
 
     `era` is the configured era; None if `finder` has to find it. At a server of both eras that of
-    `host` is used. When the server then leaves its era, the call that notices fails, and the next one
-    detects the era again. Calls that still run in the other era may complete.
+    `host` is used. When the server then leaves its era, the call that notices did not run. It detects
+    the era again, and is sent once more if that is another. Calls that still run may complete.
     """
 
     __slots__ = (
@@ -186,22 +186,29 @@ class ServerSession:
     async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
         usage = self._usage
         requests, name = usage.requests, usage.name
+        missed: UpstreamFailed | None = None
+        era_before = self.era
         requests.in_flight[name] += 1
         try:
-            if usage.tracer is not None:
-                return await usage.tracer.traced(call, self.listed, partial(self._send, listener))
-            session = self.era_session
-            if session is None or call.resumes is not None:
-                session = await self._session_for(call)
-            return await session.call(call, listener)
+            while True:
+                session = self.era_session
+                if session is None or call.resumes is not None:
+                    session = await self._session_for(call)
+                if missed is not None and session.era is era_before:
+                    raise missed.copy()
+                try:
+                    if usage.tracer is not None:
+                        return await usage.tracer.traced(call, self.listed, partial(session.call, listener=listener))
+                    return await session.call(call, listener)
+                except UpstreamFailed as failure:
+                    # What did not run is sent once more if the server is one of another era now.
+                    if missed or failure.dispatched or call.resumes is not None or self.era_session is session:
+                        raise
+                    missed, era_before = failure.copy(), session.era
         finally:
             requests.in_flight[name] -= 1
             if requests.ended is not None:
                 requests.ended.set()
-
-    async def _send(self, listener: CallListener, call: UpstreamCall) -> Response:
-        session = self.era_session if call.resumes is None else None
-        return await (session or await self._session_for(call)).call(call, listener)
 
     async def open(self) -> ServerDescription:
         return await (self.era_session or await self._found_session()).open()

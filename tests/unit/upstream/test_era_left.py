@@ -158,7 +158,8 @@ async def test_a_server_without_sessions_that_answers_strangely_to_whatever_it_i
     plain.methods |= {"tools/call": reply, "ping": reply}
     plain.requests.clear()
     assert await comes_to(caller) in ("an error", ("refused", False))
-    assert arrived(plain) == ["tools/call", "ping"]
+    assert arrived(plain)[:2] == ["tools/call", "ping"]
+    assert arrived(plain).count("tools/call") == 1, "the server is one of the same era still"
     plain.methods.clear()
     assert (await caller.call()).error is None
     assert arrived(plain)[2] == "initialize"
