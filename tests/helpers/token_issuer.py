@@ -30,8 +30,19 @@ class TokenIssuer:
         """The public key."""
         return signing_key("EC", self.number).jwk(f"key-{self.number}", alg="ES256")
 
-    def token(self, audience: str, scope: str = "", *, subject: str = "alice", **claims: Any) -> str:
-        """A token for whoever is at `audience`, good for five minutes; `...` leaves a claim out."""
+    def token(
+        self,
+        audience: object,
+        scope: str = "",
+        *,
+        subject: str = "alice",
+        header_typ: str | None = "at+jwt",
+        **claims: Any,
+    ) -> str:
+        """A token for whoever is at `audience`, good for five minutes; `...` leaves a claim out.
+
+        `header_typ` is the `typ` of its header; None leaves that out.
+        """
         now = int(time.time())
         usual = {
             "iss": self.issuer,
@@ -43,7 +54,7 @@ class TokenIssuer:
             "scope": scope,
         }
         payload = {name: value for name, value in (usual | claims).items() if value is not ...}
-        head = {"kid": f"key-{self.number}", "typ": "at+jwt"}
+        head = {"kid": f"key-{self.number}", "typ": header_typ}
         return noted(jwt.encode(payload, signing_key("EC", self.number).private, algorithm="ES256", headers=head))
 
 

@@ -144,11 +144,12 @@ KEYCLOAK, ENTRA, OKTA, AUTH0 = PAGES
     ("claims", "check"),
     [
         ({"aud": "account"}, "aud"),
-        ({"nonce": "n"}, "kind"),
+        ({"typ": "ID"}, "kind"),
+        ({"typ": "ID", "nonce": "n", "at_hash": "h"}, "kind"),
         ({"sub": None}, "sub"),
         ({"iss": "https://sso.example.com/realms/corp/"}, "iss"),
     ],
-    ids=["account", "nonce", "no sub", "slash"],
+    ids=["account", "ID token", "ID token of a login", "no sub", "slash"],
 )
 async def test_what_the_page_of_keycloak_says_of_refused_tokens_is_so(
     claims: dict[str, Any], check: str, provider: IdentityProvider, tmp_path: Path
@@ -156,6 +157,14 @@ async def test_what_the_page_of_keycloak_says_of_refused_tokens_is_so(
     _, lines = await inspected(configured(KEYCLOAK, provider), provider, token_of(KEYCLOAK, **claims), tmp_path)
     assert check in refused(lines)
     assert f"| `{check} REFUSED`" in KEYCLOAK.read_text(encoding="utf-8")
+
+
+async def test_a_token_of_keycloak_before_25_has_a_nonce_and_the_same_caller(
+    provider: IdentityProvider, tmp_path: Path
+) -> None:
+    shape = token_of(KEYCLOAK, nonce="n-0S6_WzA2Mj", session_state="91d7a4be-03c8-4f6a-8c3b-7e2f5d0a6b44")
+    _, lines = await inspected(configured(KEYCLOAK, provider), provider, shape, tmp_path)
+    assert lines[-2:] == shown(KEYCLOAK, "text").splitlines()
 
 
 @pytest.mark.parametrize("profile", ["generic", "rfc9068"])

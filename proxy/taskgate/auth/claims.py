@@ -309,11 +309,19 @@ def _shown(audience: object) -> tuple[str, ...]:
 
 def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:
     """Whether a token of type JWT looks like an ID token rather than an access token."""
-    of_an_access_token = (*settings.scope_claims, *settings.client_id_claims)
-    if payload.get("token_use") == "id":
-        # As Amazon Cognito says it.
+    kind = payload.get("typ")
+    # As Amazon Cognito and Keycloak say it.
+    if payload.get("token_use") == "id" or kind == "ID":
         return True
-    return any(name in payload for name in _ID_TOKEN_CLAIMS) or not any(name in payload for name in of_an_access_token)
+    if kind == "Bearer":
+        # Keycloak says it of access tokens, which before version 25 have the nonce too.
+        return False
+    if any(name in payload for name in _ID_TOKEN_CLAIMS):
+        return True
+    # Service account tokens of Kubernetes have neither client nor scope.
+    is_of_service_account = isinstance(payload.get("kubernetes.io"), dict)
+    of_an_access_token = (*settings.scope_claims, *settings.client_id_claims)
+    return not is_of_service_account and not any(name in payload for name in of_an_access_token)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -202,17 +202,19 @@ class _ClaimChecks:
         wanted = " ".join(settings.required_claims)
         yield TokenCheck("required", not missing, wanted, f"without {' '.join(missing)}" if missing else "all")
         clients, scopes = settings.client_id_claims, settings.scope_claims
-        yield self._kind(("nonce", "at_hash", "c_hash"), (*clients, *scopes))
+        yield self._kind((*clients, *scopes))
         yield self._check("client", f"{' or '.join(clients) or _NONE}", clients)
         yield self._check("scopes", f"{' or '.join(scopes) or _NONE}, as words", scopes)
         if settings.tenant_claim is not None:
             yield self._check("tenant", f"a name in {settings.tenant_claim}", (settings.tenant_claim,))
 
-    def _kind(self, of_id_tokens: tuple[str, ...], of_access_tokens: tuple[str, ...]) -> TokenCheck:
-        """Check that it is no ID token. What the claims of access tokens hold is of no interest here."""
-        present = [name for name in (*of_id_tokens, *of_access_tokens) if name in self.claims]
-        mixed = {name: value for name, value in self._good().items() if name not in of_access_tokens}
-        reason = self._reason_of({**mixed, **dict.fromkeys(present, "x")}, bound=())
+    def _kind(self, of_access_tokens: tuple[str, ...]) -> TokenCheck:
+        """Check that it is no ID token. Of the claims that say nothing of it, only their presence counts here."""
+        telling = ("typ", "token_use", "kubernetes.io")  # By their values.
+        present = [name for name in (*telling, "nonce", "at_hash", "c_hash", *of_access_tokens) if name in self.claims]
+        mixed = {name: value for name, value in self._good().items() if name not in (*telling, *of_access_tokens)}
+        mixed |= {name: self.claims[name] if name in telling else "x" for name in present}
+        reason = self._reason_of(mixed, bound=())
         return TokenCheck(
             "kind", reason is None, "an access token, no ID token", f"claims {' '.join(present) or _NONE}"
         )
@@ -244,6 +246,7 @@ class _ClaimChecks:
         return {
             **dict.fromkeys(names, "x"),
             **dict.fromkeys(settings.scope_claims[:1], "x"),
+            "typ": "Bearer",
             "iss": settings.issuer,
             "sub": "x",
             "aud": accepted[0],

@@ -96,6 +96,7 @@ GOOD: list[tuple[str, str, Any]] = [
     (f"{_ISSUER}.required_claims", "[]", ()),
     (f"{_ISSUER}.required_claims", "[jti, 'https://a/b c']", ("jti", "https://a/b c")),
     (f"{_ISSUER}.claims.client_id", "[]", ()),
+    (f"{_ISSUER}.claims.client_id", "null", None),
     (f"{_ISSUER}.claims.scope", "[permissions]", ("permissions",)),
     (f"{_ISSUER}.claims.tenant", "org_id", "org_id"),
     (f"{_ISSUER}.jwks.max_size", "1KiB", 2**10),

@@ -82,6 +82,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, list[str], str]] = {
     "iat": ({"claims": {"iat": 600}}, "not_yet_valid", ["iat"], "expected before "),
     "age": ({"claims": {"iat": -7200}}, "expired", ["iat"], "at most 1h ago"),
     "kind": ({"claims": {"nonce": "n"}}, "claim", ["kind"], "found claims nonce client_id scope"),
+    "ID token": ({"claims": {"typ": "ID"}}, "claim", ["kind"], "found claims typ client_id scope"),
     "client": ({"without": ("client_id",)}, "claim", ["client"], "found none"),
     "scopes": ({"claims": {"scope": 7}}, "claim", ["scopes"], "found scope 7"),
     "tenant": ({"without": ("org",)}, "claim", ["tenant"], "expected a name in org; found none"),

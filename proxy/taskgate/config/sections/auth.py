@@ -97,8 +97,10 @@ def _texts(value: object) -> Iterator[str]:
 class ClaimsSection(Section):
     """Claims of an issuer's tokens that taskgate reads."""
 
-    client_id: tuple[Text, ...] = ("client_id", "azp", "appid", "cid")
-    """Claims that may name the client; the first that a token has is used."""
+    client_id: tuple[Text, ...] | None = ("client_id", "azp", "appid", "cid")
+    """Claims that may name the client; the first that a token has is used. null means that tokens
+    name no client, such as those of Kubernetes.
+    """
     scope: tuple[Text, ...] = ("scope", "scp")
     """Claims that may hold scopes, as one text or as a list; the first that a token has is used."""
     tenant: Text | None = None
@@ -173,7 +175,7 @@ class IssuerSection(Section):
             leeway=self.leeway,
             max_token_age=self.max_token_age,
             required_claims=self.required_claims,
-            client_id_claims=self.claims.client_id,
+            client_id_claims=self.claims.client_id or (),
             scope_claims=self.claims.scope,
             tenant_claim=self.claims.tenant,
             audience_claim=self.claims.audience,
