@@ -8,6 +8,7 @@ answer anything else instead.
 
 import asyncio
 import socket
+import ssl
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -56,10 +57,12 @@ class _Wrong(Exception):
 class ExchangeServer:
     """The endpoint. `subjects` says whose the tokens are that may be exchanged; `issued` has every token given out.
 
+    `tls` is what it speaks over, None for plain HTTP.
     `lifetime` is what `expires_in` says, None leaves it out; `instead` answers in place of the endpoint.
     """
 
-    def __init__(self, terms: Terms | None = None) -> None:
+    def __init__(self, terms: Terms | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.terms = terms or Terms()
         noted(self.terms.client[1])
         self.subjects: dict[str, str] = {}
@@ -82,11 +85,11 @@ class ExchangeServer:
 
     async def __aenter__(self) -> Self:
         listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/oauth/token"
+        self.url = f"http{'' if self._tls is None else 's'}://127.0.0.1:{listening.getsockname()[1]}/oauth/token"
         server = web.Server(self._serve, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.01)
         await self._runner.setup()
-        await web.SockSite(self._runner, listening, backlog=512).start()
+        await web.SockSite(self._runner, listening, backlog=512, ssl_context=self._tls).start()
         return self
 
     async def __aexit__(self, *_: object) -> None:

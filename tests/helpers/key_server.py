@@ -12,6 +12,7 @@ want are here: `answer`, `document`, `redirect`, `status`, `drips`, `breaks_off`
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,9 +59,10 @@ Answer = Callable[[Exchange], Awaitable[None]]
 
 
 class KeyServer:
-    """Listens for the length of a block. What is not served is a 404."""
+    """Listens for the length of a block, over TLS if it is given. What is not served is a 404."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Request] = []
         self._answers: dict[str, Answer] = {}
         self._open: set[asyncio.Task[None]] = set()
@@ -70,7 +72,7 @@ class KeyServer:
     @property
     def issuer(self) -> str:
         """Its origin, which makes a good issuer."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'' if self._tls is None else 's'}://127.0.0.1:{self.port}"
 
     def url(self, path: str) -> str:
         """The address of something here."""
@@ -107,7 +109,7 @@ class KeyServer:
 
     async def up(self) -> None:
         """Listen, again at the same port after `down`."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self) -> None:

@@ -151,10 +151,14 @@ class TokenProfile(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySettings:
-    """The source of an issuer's keys, `uri`, `file` or discovery (neither), and its limits."""
+    """The source of an issuer's keys, `uri`, `file` or discovery (neither), and its limits.
+
+    `ca_file` has the authorities that are trusted for requests; None means those of the system.
+    """
 
     uri: str | None = None
     file: Path | None = None
+    ca_file: Path | None = None
     refresh: timedelta = timedelta(minutes=5)
     cooldown: timedelta = timedelta(seconds=30)
     stale_max: timedelta = timedelta(hours=24)

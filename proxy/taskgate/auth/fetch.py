@@ -7,10 +7,12 @@ checked. Every failure is a `FetchFailed`, also those of aiohttp.
 import asyncio
 import re
 import socket
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Protocol
 
 from aiohttp import (
@@ -61,6 +63,8 @@ class FetchReason(StrEnum):
     """The answer is not HTTP, or incomplete."""
     FILE = "file"
     """The file cannot be read."""
+    CA_FILE = "ca_file"
+    """The file with the trusted authorities cannot be used."""
 
 
 class FetchFailed(Exception):
@@ -86,10 +90,13 @@ class FetchedDocument:
 class Fetcher(Protocol):
     """The fetcher of issuers' documents."""
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
+    async def get(
+        self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False, ca_file: Path | None = None
+    ) -> FetchedDocument:
         """Fetch a whole document of at most `max_size` bytes within `timeout`; raises FetchFailed.
 
-        `only_public` connects to public addresses only, whatever the host name resolves to.
+        `only_public` connects to public addresses only, whatever the host name resolves to. `ca_file`
+        has the trusted authorities; None means those of the system.
         """
         ...
 
@@ -111,7 +118,9 @@ class HttpFetcher:
         for session in sessions.values():
             await session.close()
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
+    async def get(
+        self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False, ca_file: Path | None = None
+    ) -> FetchedDocument:
         """Fetch a document; a server that closes without an answer is asked once more."""
         if not is_allowed(url):
             raise FetchFailed(FetchReason.ADDRESS)
@@ -126,7 +135,11 @@ class HttpFetcher:
             async with (
                 asyncio.timeout(timeout.total_seconds()),
                 session.get(
-                    url, headers=_HEADERS, allow_redirects=False, proxy=None if proxy is None else proxy.url
+                    url,
+                    headers=_HEADERS,
+                    allow_redirects=False,
+                    proxy=None if proxy is None else proxy.url,
+                    ssl=await _trust(ca_file),
                 ) as response,
             ):
                 return await _read(response, max_size)
@@ -178,6 +191,19 @@ async def _expect_public(url: str, timeout: timedelta) -> None:
         return
     except OSError:
         raise FetchFailed(FetchReason.BROKEN) from None
+
+
+async def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
+    """Return what aiohttp takes as `ssl`; True means the authorities of the system. Raises FetchFailed."""
+    if ca_file is None:
+        return True
+    from taskgate.system.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+
+    try:
+        # The file is read each time, so that a replaced one counts.
+        return await asyncio.to_thread(trusting, ca_file)
+    except AuthoritiesRefused as refused:
+        raise FetchFailed(FetchReason.CA_FILE, str(refused)) from None
 
 
 def _new_session(*, only_public: bool) -> ClientSession:

@@ -207,7 +207,7 @@ class IssuerKeys:
         except DiscoveryRefused as error:
             self._failed(error.reason)
         except (FetchFailed, KeySetRefused) as error:
-            file = self._settings.keys.file
+            file = self._settings.keys.file or self._settings.keys.ca_file
             # The address of a URL is not shown, since its query may hold a secret.
             about = {} if file is None or error.problem is None else {"file": str(file), "problem": error.problem}
             self._failed(error.reason, **about)
@@ -335,7 +335,7 @@ class _KeyUrl:
         self._fetcher = fetcher
 
     async def read(self, *, urgent: bool) -> FetchedDocument:
-        return await self._fetcher.get(self._uri, timeout=self._keys.timeout, max_size=self._keys.max_size)
+        return await _get(self._fetcher, self._uri, self._keys)
 
     def invalidate(self) -> None:
         """Nothing is cached."""
@@ -359,7 +359,7 @@ class _DiscoveredUrl:
 
     async def read(self, *, urgent: bool) -> FetchedDocument:
         uri = await self._current_uri(urgent=urgent)
-        return await self._get(uri, only_public=is_foreign(uri, self._issuer))
+        return await _get(self._fetcher, uri, self._keys, only_public=is_foreign(uri, self._issuer))
 
     def invalidate(self) -> None:
         self._uri = None
@@ -383,7 +383,7 @@ class _DiscoveredUrl:
         failed: FetchFailed | None = None
         for url in metadata_urls(self._issuer):
             try:
-                document = await self._get(url)
+                document = await _get(self._fetcher, url, self._keys)
                 return jwks_uri(document.body, self._issuer), document.max_age
             except DiscoveryRefused as error:
                 refused = refused or error
@@ -397,9 +397,11 @@ class _DiscoveredUrl:
         finally:
             del refused, failed, cause
 
-    async def _get(self, url: str, *, only_public: bool = False) -> FetchedDocument:
-        keys = self._keys
-        return await self._fetcher.get(url, timeout=keys.timeout, max_size=keys.max_size, only_public=only_public)
+
+async def _get(fetcher: Fetcher, url: str, keys: KeySettings, *, only_public: bool = False) -> FetchedDocument:
+    return await fetcher.get(
+        url, timeout=keys.timeout, max_size=keys.max_size, only_public=only_public, ca_file=keys.ca_file
+    )
 
 
 def read_file(path: Path, max_size: int) -> bytes:

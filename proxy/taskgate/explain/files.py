@@ -23,6 +23,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.findings import Findings
 from taskgate.listener.tls import TlsRefused, made_context
 from taskgate.stores.open import expect_usable
+from taskgate.system.authorities import AuthoritiesRefused, trusting
 from taskgate.system.descriptors import is_locked
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.auditlog.sinks import expect_log
@@ -84,6 +85,9 @@ def _steps(config: GatewayConfig) -> Iterator[Callable[[], object]]:
     for name in config.upstreams:
         yield partial(_expect_upstream_tls, config, name)
         yield partial(_expect_client_file, config, name)
+        yield partial(_expect_authorities, f"upstreams.{name}.credentials", config.upstreams[name].credentials.ca_file)
+    for name, issuer in config.auth.issuers.items():
+        yield partial(_expect_authorities, f"auth.issuers.{name}", issuer.ca_file)
     if config.tracing.enabled:
         yield lambda: require_exporter(Exporter(config.tracing.exporter))
 
@@ -104,6 +108,14 @@ def _expect_client_file(config: GatewayConfig, name: str) -> None:
             expect_client_file(grant)
         except ClientFileRefused as refused:
             raise ClientFileRefused(f"upstreams.{name}.{refused}") from None
+
+
+def _expect_authorities(section: str, ca_file: Path | None) -> None:
+    if ca_file is not None:
+        try:
+            trusting(ca_file)
+        except AuthoritiesRefused as refused:
+            raise TlsFileRefused(f"{section}.ca_file: {refused}") from None
 
 
 def _check_address(key: str, address: BindAddress, found: Findings) -> None:
@@ -197,6 +209,8 @@ def _check_certificates(config: GatewayConfig, now: datetime, found: Findings) -
     ]
     for name, section in config.upstreams.items():
         files += [(f"upstreams.{name}.tls.{key}", getattr(section.tls, key)) for key in ("ca_file", "cert_file")]
+        files.append((f"upstreams.{name}.credentials.ca_file", section.credentials.ca_file))
+    files += [(f"auth.issuers.{name}.ca_file", issuer.ca_file) for name, issuer in config.auth.issuers.items()]
     if config.store.backend == "redis":
         files += [(f"store.redis.tls.{key}", getattr(config.store.redis.tls, key)) for key in ("ca_file", "cert_file")]
     for key, path in files:

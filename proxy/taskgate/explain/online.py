@@ -24,7 +24,8 @@ _AT_ONCE: Final = 8
 _FETCH_ADVICE: Final = {
     "unreachable": "no connection; check the address and the network",
     "address": "the metadata leads to an address that is not public; set jwks_uri or jwks_file",
-    "tls": "its certificate is not trusted",
+    "tls": "its certificate is not trusted; set ca_file if its authority is private",
+    "ca_file": "ca_file cannot be used; name a readable file with certificates as PEM",
     "timeout": "no answer in time; raise jwks.timeout, or check the network",
     "redirect": "it redirects, which is not followed; write the final address",
     "status": "it does not answer with HTTP 200; check issuer or jwks_uri",

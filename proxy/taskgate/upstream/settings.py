@@ -86,6 +86,7 @@ class AssertionKey:
 class GrantSettings:
     """Credentials that are requested: a bearer token of at most `max_token` characters.
 
+    `ca_file` has the authorities that are trusted for the endpoint; None means those of the system.
     `client_auth` says which of `client_secret`, `assertion_key` and `assertion_file` is set.
     `keeps`: a token is reused as long as it is valid. If not, each request gets a new one.
     """
@@ -93,6 +94,7 @@ class GrantSettings:
     kind: GrantKind
     profile: ExchangeProfile = ExchangeProfile.RFC8693
     token_url: str = field(repr=False)
+    ca_file: Path | None = None
     client_id: str
     client_auth: ClientAuth = ClientAuth.BASIC
     client_secret: str | None = field(default=None, repr=False)

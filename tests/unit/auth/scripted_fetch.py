@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from helpers.key_server import signing_key
@@ -49,7 +50,9 @@ class ScriptedFetch:
         self.asked_of_the_public: list[str] = []
         self.bounds: set[tuple[timedelta, int]] = set()
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
+    async def get(
+        self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False, ca_file: Path | None = None
+    ) -> FetchedDocument:
         self.asked.append(url)
         if only_public:
             self.asked_of_the_public.append(url)

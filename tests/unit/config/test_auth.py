@@ -31,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
     f"{_ISSUER}.discovery": True,
     f"{_ISSUER}.jwks_uri": None,
     f"{_ISSUER}.jwks_file": None,
+    f"{_ISSUER}.ca_file": None,
     f"{_ISSUER}.profile": "generic",
     f"{_ISSUER}.algorithms": ("ES256", "EdDSA", "PS256", "RS256"),
     f"{_ISSUER}.leeway": timedelta(seconds=30),
@@ -88,6 +89,7 @@ GOOD: list[tuple[str, str, Any]] = [
     (f"{_ISSUER}.jwks_uri", "http://localhost:1/keys", "http://localhost:1/keys"),
     (f"{_ISSUER}.jwks_uri", "https://a/" + 2038 * "b", "https://a/" + 2038 * "b"),
     (f"{_ISSUER}.jwks_file", "/keys.json", Path("/keys.json")),
+    (f"{_ISSUER}.ca_file", "/ca.pem", Path("/ca.pem")),
     (f"{_ISSUER}.profile", "rfc9068", "rfc9068"),
     (f"{_ISSUER}.algorithms", f"[{', '.join(ALL)}]", tuple(ALL)),
     (f"{_ISSUER}.algorithms", "[RS512]", ("RS512",)),
@@ -161,7 +163,7 @@ upstreams: {reports: {path: /a, url: "http://a"}}
 auth:
   mode: required
   issuers:
-    b: {issuer: "https://b", jwks_uri: "https://b/keys", discovery: true}
+    b: {issuer: "https://b", jwks_uri: "https://b/keys", ca_file: /ca.pem, discovery: true}
     corp:
       issuer: https://idp.example.com/
       audience: [https://a, b]
@@ -178,7 +180,9 @@ auth:
 
 def test_an_issuer_is_what_the_file_says_in_the_order_of_the_file(loads: Loads) -> None:
     b, corp = loads(ISSUERS).auth.to_issuer_settings()
-    assert b == IssuerSettings(name="b", issuer="https://b", keys=KeySettings(uri="https://b/keys"))
+    assert b == IssuerSettings(
+        name="b", issuer="https://b", keys=KeySettings(uri="https://b/keys", ca_file=Path("/ca.pem"))
+    )
     assert corp == IssuerSettings(
         name="corp",
         issuer="https://idp.example.com/",

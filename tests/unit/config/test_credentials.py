@@ -63,11 +63,12 @@ def test_fixed_headers_stand_beside_every_mode_and_are_never_shown(loads: Loads,
 
 @pytest.mark.parametrize("mode", GrantKind)
 def test_a_token_is_asked_for_as_configured(loads: Loads, mode: str) -> None:
-    more = "resource: 'https://a/b', audience: c, scopes: [d, e], cache: false"
+    more = "ca_file: /ca.pem, resource: 'https://a/b', audience: c, scopes: [d, e], cache: false"
     asked = settings_of(loads(credentials(f"mode: {mode}, {CLIENT}, {more}"))).credentials
     assert asked == GrantSettings(
         kind=GrantKind(mode),
         token_url="https://idp.example.com/token",
+        ca_file=Path("/ca.pem"),
         client_id="gw",
         client_secret="s3cret",
         resource="https://a/b",

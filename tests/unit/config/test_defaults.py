@@ -63,6 +63,7 @@ DEFAULTS: dict[str, Any] = {
     "upstreams.reports.credentials.header": None,
     "upstreams.reports.credentials.value": None,
     "upstreams.reports.credentials.token_url": None,
+    "upstreams.reports.credentials.ca_file": None,
     "upstreams.reports.credentials.max_token": 16384,
     "upstreams.reports.credentials.client_id": None,
     "upstreams.reports.credentials.client_auth": "basic",

@@ -102,6 +102,34 @@ def test_check_reads_the_file_by_which_the_gateway_authenticates_at_a_token_endp
     assert told in checked.stderr
 
 
+ISSUER = "{{mode: required, issuers: {{corp: {{issuer: 'https://idp.example.com', ca_file: {}}}}}}}"
+CLIENT = "token_url: 'https://idp.example.com/token', client_id: gw, client_secret: s"
+GRANT = f"{{{{mode: client_credentials, {CLIENT}, ca_file: {{}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("none", "cannot be read: No such file or directory"),
+        (".", "cannot be read: Is a directory"),
+        ("keys.pem", "holds no certificate in PEM form"),
+    ],
+)
+@pytest.mark.parametrize("key", ["auth.issuers.corp.ca_file", "upstreams.a.credentials.ca_file"])
+def test_check_reads_the_authorities_of_issuers_and_token_endpoints(
+    tmp_path: Path, key: str, file: str, problem: str
+) -> None:
+    (tmp_path / "keys.pem").write_text("none\n")
+    auth = ISSUER.format(file if key.startswith("auth") else "null")
+    grant = GRANT.format("null" if key.startswith("auth") else file)
+    listen = "server: {listen: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0'}"
+    server = f"{{path: /a, url: 'http://127.0.0.1:3000/mcp', credentials: {grant}}}"
+    written = tmp_path / "taskgate.yaml"
+    written.write_text(f"version: 1\nauth: {auth}\n{listen}\nupstreams: {{a: {server}}}\n")
+    checked = CliRunner(env={"TASKGATE_DATA_DIR": str(tmp_path)}).invoke(main, ["check", "--config", str(written)])
+    assert (checked.exit_code, f"{key}: {problem}\n" in checked.stderr) == (2, True)
+
+
 @pytest.mark.program
 async def test_a_gateway_warns_of_them_when_it_starts_and_when_it_reads_its_file_again(tmp_path: Path) -> None:
     server = "{{path: /a, transport: stdio, command: [{}]}}"

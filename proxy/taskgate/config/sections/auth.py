@@ -147,6 +147,10 @@ class IssuerSection(Section):
     """The URL of the JWKS: an https URL, or an http one on a loopback host."""
     jwks_file: FilePath | None = None
     """The file with the JWKS. It is read again at each reload, such as by SIGHUP."""
+    ca_file: FilePath | None = None
+    """The certificate authorities that are trusted for metadata and JWKS, as PEM; null means those of
+    the system. It is read for each request.
+    """
     profile: Literal["generic", "rfc9068"] = "generic"
     """generic: typ is absent, JWT or at+jwt, and ID tokens are refused; rfc9068: typ is at+jwt."""
     algorithms: Annotated[
@@ -182,6 +186,7 @@ class IssuerSection(Section):
             keys=KeySettings(
                 uri=self.jwks_uri,
                 file=self.jwks_file,
+                ca_file=self.ca_file,
                 refresh=self.jwks.refresh,
                 cooldown=self.jwks.cooldown,
                 stale_max=self.jwks.stale_max,
@@ -416,6 +421,8 @@ def _key_source_conflicts(issuer: Mapping[str, object], where: tuple[str, ...]) 
         yield (*where, "jwks_file"), f"must not be given beside {dotted((*where, 'jwks_uri'))}"
     if not given and issuer.get("discovery") is False:
         yield (*where, "discovery"), "must be true, or else jwks_uri or jwks_file must be given"
+    if issuer.get("ca_file") is not None and issuer.get("jwks_file") is not None:
+        yield (*where, "ca_file"), f"must be null beside {dotted((*where, 'jwks_file'))}, which needs no TLS"
     if mapping_at(issuer, "claims").get("audience") is not None and not list_at(issuer, "audience"):
         yield (*where, "audience"), "must name the accepted values of claims.audience, which is no address"
 

@@ -99,6 +99,10 @@ class CredentialsSection(Section):
     """The value of that header."""
     token_url: SecureUrl | None = None
     """The token endpoint: an https URL, or an http one on a loopback host."""
+    ca_file: FilePath | None = None
+    """The certificate authorities that are trusted for token_url, as PEM; null means those of the
+    system, whatever tls has. It is read for each token.
+    """
     max_token: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB
     """The longest token that is accepted from it. Servers bound the head of a request, too."""
     client_id: Text | None = None
@@ -150,6 +154,7 @@ class CredentialsSection(Section):
                 kind=GrantKind(self.mode),
                 profile=ExchangeProfile(self.profile),
                 token_url=self.token_url,
+                ca_file=self.ca_file,
                 max_token=self.max_token,
                 client_id=self.client_id,
                 client_auth=ClientAuth(self.client_auth),
@@ -229,7 +234,7 @@ _SIGNED_KEYS = ("key_file", "key_id", "algorithm", "assertion_audience")
 _PROOF_KEYS = ("client_secret", *_SIGNED_KEYS, "assertion_file")
 _TARGET_KEYS = ("resource", "audience")
 _GRANTS = ("client_credentials", "token_exchange")
-_GRANT_KEYS = (*_CLIENT_KEYS, *_PROOF_KEYS, *_TARGET_KEYS)
+_GRANT_KEYS = (*_CLIENT_KEYS, *_PROOF_KEYS, *_TARGET_KEYS, "ca_file")
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "header": _HEADER_KEYS,
@@ -289,6 +294,8 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
         yield (*where, "cache"), f"must be true with mode {mode}"
     if uses_grant:
         yield from _client_conflicts(given, where, mode)
+        if given.get("ca_file") is not None and not str(given.get("token_url")).lower().startswith("https:"):
+            yield (*where, "ca_file"), "must be null unless token_url is https"
     else:
         for key in _GRANT_TERMS:
             if given.get(key, _DEFAULTS[key]) != _DEFAULTS[key]:

@@ -11,9 +11,11 @@ are logged.
 
 import asyncio
 import re
+import ssl
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from logging import getLogger
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -22,6 +24,7 @@ from aiohttp import (
     ClientError,
     ClientResponse,
     ClientSession,
+    ClientSSLError,
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
@@ -198,6 +201,7 @@ class TokenEndpoint:
         try:
             async with asyncio.timeout_at(until):
                 proof = await self._authenticator.proof()
+                trusted = await _trust(settings.ca_file)
                 if self._closed:
                     raise _Refused(UpstreamReason.UNREACHABLE, "closed")
                 if self._session is None:
@@ -207,6 +211,7 @@ class TokenEndpoint:
                     data=form_of(settings, subject_token) | proof.fields,
                     headers=_HEADERS | proof.headers,
                     allow_redirects=False,
+                    ssl=trusted,
                     timeout=ClientTimeout(total=None, sock_connect=self._connect),
                 ) as response:
                     if response.status in FOR_NOW:
@@ -217,6 +222,8 @@ class TokenEndpoint:
             raise _Refused(UpstreamReason.REFUSED, "client_file", detail=str(refused)) from None
         except TimeoutError:
             raise _Refused(UpstreamReason.TIMEOUT, "timeout", is_for_now=True) from None
+        except ClientSSLError:
+            raise _Refused(UpstreamReason.UNREACHABLE, "tls") from None
         except ClientConnectorError:
             raise _Refused(UpstreamReason.UNREACHABLE, "unreachable", is_for_now=True) from None
         except (ClientError, OSError, ValueError):
@@ -351,6 +358,19 @@ def _lifetime(said: object) -> float:
 
 
 _HEADERS: Final = {hdrs.ACCEPT: "application/json", hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: "taskgate"}
+
+
+async def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
+    """Return what aiohttp takes as `ssl`; True means the authorities of the system. Raises _Refused."""
+    if ca_file is None:
+        return True
+    from taskgate.system.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+
+    try:
+        # The file is read each time, so that a replaced one counts.
+        return await asyncio.to_thread(trusting, ca_file)
+    except AuthoritiesRefused as refused:
+        raise _Refused(UpstreamReason.REFUSED, "ca_file", detail=f"credentials.ca_file: {refused}") from None
 
 
 def _new_session(proxy: ForwardProxy | None) -> ClientSession:

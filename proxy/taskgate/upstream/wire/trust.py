@@ -33,11 +33,12 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
     system."""
     if ca_file is None:
         return ssl.create_default_context()
-    _expect_readable("tls.ca_file", ca_file)
+    from taskgate.system.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (ssl.SSLError, ValueError):
-        raise TlsFileRefused("tls.ca_file: holds no certificate in PEM form") from None
+        return trusting(ca_file)
+    except AuthoritiesRefused as refused:
+        raise TlsFileRefused(f"tls.ca_file: {refused}") from None
 
 
 def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> None:
