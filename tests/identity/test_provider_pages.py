@@ -25,6 +25,7 @@ from taskgate.auth.metadata import metadata_urls
 from taskgate.cli import main
 
 PAGES = [DOCS / "how-to" / f"{name}.md" for name in ("keycloak", "entra", "okta", "auth0")]
+KUBERNETES = DOCS / "how-to" / "kubernetes.md"
 OTHER_AUDIENCES = ("https://mcp.example.com/orders/mcp", "account", "00000003-0000-0000-c000-000000000000")
 
 Shape = dict[str, dict[str, Any]]
@@ -39,6 +40,7 @@ def configured(page: Path, provider: IdentityProvider, **issuer: object) -> dict
     """The configuration of a page, whose keys are the provider's; `issuer` has keys that replace its own."""
     config: dict[str, Any] = YAML(typ="safe").load(shown(page, "yaml"))
     [written] = config["auth"]["issuers"].values()
+    written.pop("jwks_file", None)
     written |= {"jwks_uri": f"{provider.issuer}/jwks", **issuer}
     return config
 
@@ -77,7 +79,7 @@ def name_of(page: Path) -> str:
     return page.stem
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, KUBERNETES], ids=name_of)
 async def test_the_configuration_of_a_page_accepts_its_token_and_derives_the_caller_that_the_page_shows(
     page: Path, provider: IdentityProvider, tmp_path: Path
 ) -> None:
@@ -89,7 +91,7 @@ async def test_the_configuration_of_a_page_accepts_its_token_and_derives_the_cal
 
 
 @pytest.mark.parametrize("audience", OTHER_AUDIENCES)
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, KUBERNETES], ids=name_of)
 async def test_the_configuration_of_a_page_refuses_a_token_for_another_audience(
     page: Path, audience: str, provider: IdentityProvider, tmp_path: Path
 ) -> None:
@@ -97,7 +99,7 @@ async def test_the_configuration_of_a_page_refuses_a_token_for_another_audience(
     assert (status, refused(lines), lines[-1]) == (1, ["aud"], "verdict    refused (audience)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, KUBERNETES], ids=name_of)
 async def test_a_gateway_with_the_configuration_of_a_page_serves_its_token_and_no_other(
     page: Path, provider: IdentityProvider
 ) -> None:
@@ -217,3 +219,27 @@ async def test_auth0s_profile_of_rfc_9068_and_its_organizations_need_the_keys_th
     _, lines = await inspected(config, provider, shape, tmp_path)
     assert refused(lines) == []
     assert f"client_id {client}, tenant org_7, scopes" in lines[-2]
+
+
+@pytest.mark.parametrize(
+    ("claims", "check"),
+    [
+        ({"aud": ["https://kubernetes.default.svc.cluster.local"]}, "aud"),
+        ({"iss": "https://kubernetes.default.svc"}, "iss"),
+        ({"iss": "kubernetes/serviceaccount"}, "iss"),
+    ],
+    ids=["for the API server", "another issuer", "of a Secret"],
+)
+async def test_what_the_page_of_kubernetes_says_of_refused_tokens_is_so(
+    claims: dict[str, Any], check: str, provider: IdentityProvider, tmp_path: Path
+) -> None:
+    _, lines = await inspected(configured(KUBERNETES, provider), provider, token_of(KUBERNETES, **claims), tmp_path)
+    assert refused(lines) == [check]
+    assert f"| `{check} REFUSED`" in KUBERNETES.read_text(encoding="utf-8")
+
+
+async def test_a_service_account_needs_an_issuer_without_clients(provider: IdentityProvider, tmp_path: Path) -> None:
+    config = configured(KUBERNETES, provider, claims={})
+    _, lines = await inspected(config, provider, token_of(KUBERNETES), tmp_path)
+    assert refused(lines) == ["client"]
+    assert "| `client REFUSED`" in KUBERNETES.read_text(encoding="utf-8")
