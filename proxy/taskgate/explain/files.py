@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.fetch import FetchFailed
 from taskgate.auth.key_file import KeyFileRefused, read_keys
+from taskgate.authorities import AuthoritiesRefused, trusting
 from taskgate.clock import SystemEntropy
 from taskgate.config import BindAddress, ConfigurationError, GatewayConfig, expect_data_directory, needs_data_directory
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.findings import Findings
 from taskgate.listener.tls import TlsRefused, made_context
 from taskgate.stores.open import expect_usable
-from taskgate.system.authorities import AuthoritiesRefused, trusting
 from taskgate.system.descriptors import is_locked
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.auditlog.sinks import expect_log

@@ -364,7 +364,7 @@ async def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
     """Return what aiohttp takes as `ssl`; True means the authorities of the system. Raises _Refused."""
     if ca_file is None:
         return True
-    from taskgate.system.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+    from taskgate.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
 
     try:
         # The file is read each time, so that a replaced one counts.

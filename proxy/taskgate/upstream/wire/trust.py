@@ -33,7 +33,7 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
     system."""
     if ca_file is None:
         return ssl.create_default_context()
-    from taskgate.system.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+    from taskgate.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
 
     try:
         return trusting(ca_file)
