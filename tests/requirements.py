@@ -267,6 +267,7 @@ REQUIREMENTS: Final = {
     "A-AUTH-14": "a server's 401 and 403 are no challenge to a host",
     "A-AUTH-15": "a program gets the secrets that its environment names, and no others, and they are shown nowhere",
     "A-AUTH-17": "keys and metadata are fetched from configured issuers alone, over https and without redirects",
+    "A-AUTH-18": "an API key stands for its subject, goes no further, and ends at once when it is removed",
     # Security
     "S-SEC-1": "where no user answers, the server hears just that: cancel, or an error",
     "S-SEC-2": "a question passes whole to the user whose call it is, is answered by no other, and is never logged",

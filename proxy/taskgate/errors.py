@@ -148,7 +148,7 @@ class TaskAlreadyFinished(DownstreamError):
 
 
 class AuthReason(StrEnum):
-    """The reasons why a token was refused, for operators."""
+    """The reasons why a token or an API key was refused, for operators."""
 
     MISSING = "missing"
     SCHEME = "scheme"
@@ -163,15 +163,17 @@ class AuthReason(StrEnum):
     AUDIENCE = "audience"
     CLAIM = "claim"
     QUERY_TOKEN = "query_token"  # noqa: S105 - where a token was, not one
+    API_KEY = "api_key"
 
 
 class Unauthenticated(DownstreamError):
-    """A request without a token, or with a refused one; `token_sent` is which.
+    """A request without a token or an API key, or with a refused one; `token_sent` is which.
 
     `issuer` is the operator's name of the configured issuer that the token names, None for any
     other. `expected` and `found` are values for operators, of a token whose signature is good; ()
     for reasons other than AUDIENCE. `detail` is for the host, and None before the signature is
     verified: then one text tells nothing about keys and issuers. It is text for a header's parameter.
+    `what` is what was refused.
     """
 
     reason = "unauthenticated"
@@ -184,14 +186,17 @@ class Unauthenticated(DownstreamError):
         expected: tuple[str, ...] = (),
         found: tuple[str, ...] = (),
         detail: str | None = None,
+        what: str = "token",
     ) -> None:
-        super().__init__("Authentication is required" if detail is None else f"The token is not accepted: {detail}")
+        required, is_sent = "Authentication is required", reason is not AuthReason.MISSING
+        fault = f"The {what} is not accepted" if is_sent else required
+        super().__init__(required if detail is None else f"{fault}: {detail}")
         self.reason = reason.value
         self.issuer = issuer
         self.expected = expected
         self.found = found
         self.detail = detail
-        self.token_sent = reason is not AuthReason.MISSING
+        self.token_sent = is_sent
 
 
 class Forbidden(DownstreamError):

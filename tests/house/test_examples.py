@@ -83,10 +83,14 @@ def test_the_full_example_has_every_key() -> None:
     assert _written(YAML(typ="safe").load(FOLDER / "full.yaml")) == set(KEYS)
 
 
+KEY_HASH = "97bad7190de4439df19ee6a21d81ea37c46d08cc387f1c17a952a367ed4a1be9"
+
+
 def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
     reduced = tmp_path / "reduced.yaml"
     reduced.write_text(
-        "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}}\n"
+        "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/'}}, "
+        f"api_keys: {{ci: {{subject: ci, hash: 'sha256:{KEY_HASH}'}}}}}}\n"
         "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:3000/mcp', "
         "timeouts: {tools: [{tool: '*'}]}, extensions: {com.example/widgets: {}}}}\n"
         "tasks: {upgrade: [{tool: '*', mode: auto, handoff: {after: 45s}}]}\n"
@@ -98,7 +102,9 @@ def test_the_full_example_has_the_defaults(tmp_path: Path) -> None:
 
 def test_the_minimal_example_has_what_is_required_and_nothing_else() -> None:
     required = {key for key, (_, needed) in KEYS.items() if needed and "[]" not in key} | {"upstreams.*.url"}
-    assert _written(YAML(typ="safe").load(FOLDER / "minimal.yaml")) == required - {"auth.issuers.*.issuer"}
+    assert _written(YAML(typ="safe").load(FOLDER / "minimal.yaml")) == {
+        key for key in required if not key.startswith(("auth.issuers.", "auth.api_keys."))
+    }
 
 
 def test_the_full_example_is_in_the_order_of_the_effective_configuration() -> None:

@@ -1,20 +1,24 @@
-"""The caller of a request: from its bearer token to the auth context that its tasks are bound to.
+"""The caller of a request: from its bearer token or API key to the auth context that its tasks are bound to.
 
-`BearerCallers` authenticates with a `TokenAuthenticator`. Without authentication there is nothing to
-find out: every request has the context `ANONYMOUS`.
+`BearerCallers` authenticates with a `TokenAuthenticator`, and with a `KeyVerifier` if there are API
+keys. Without authentication there is nothing to find out: every request has the context `ANONYMOUS`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
 
 from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.claims import bearer_token
-from taskgate.auth.context import AuthContext
+from taskgate.auth.context import AuthContext, Credential
 from taskgate.auth.jwt import VerifiedToken
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
-from taskgate.streams.exchange import Exchange
+from taskgate.streams.exchange import Admission, Exchange
 from taskgate.upstream.calls import Principal
+
+if TYPE_CHECKING:
+    from taskgate.auth.api_keys import KeyVerifier
 
 
 class Callers(Protocol):
@@ -23,8 +27,8 @@ class Callers(Protocol):
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The auth context of a request's caller.
 
-        A token that is good becomes the `token` of the exchange's admission. Raises Unauthenticated
-        without a valid token, and KeysUnavailable if the keys to verify it are not available now.
+        A token or an API key that is good becomes the `token` of the exchange's admission. Raises
+        Unauthenticated without one, and KeysUnavailable if the keys to verify a token are not available now.
         """
         ...
 
@@ -57,22 +61,32 @@ class TokenAuthenticator(Protocol):
 
 
 class BearerCallers:
-    """The Callers with bearer tokens.
+    """The Callers with bearer tokens, and with `api_keys` if there are any.
 
-    `on_refused` is called with the reason for a request that has no single bearer token to verify.
+    `on_refused` is called with the reason for a request that has no single token or key to verify.
     `security_log` gets every request that is refused.
     """
 
     def __init__(
-        self, verifier: TokenAuthenticator, on_refused: Callable[[AuthReason], None], security_log: SecurityLog
+        self,
+        verifier: TokenAuthenticator,
+        on_refused: Callable[[AuthReason], None],
+        security_log: SecurityLog,
+        api_keys: "KeyVerifier | None" = None,
     ) -> None:
         self._verifier = verifier
         self._on_refused = on_refused
         self._security_log = security_log
+        self._api_keys = api_keys
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
+        verified: Credential
         try:
-            verified = await self._verifier.verify(self._token(exchange), audience=mount.resource)
+            token = self._token(exchange)
+            if self._api_keys is not None and self._api_keys.is_key(token):
+                verified = self._api_keys.verify(token)
+            else:
+                verified = await self._verifier.verify(token, audience=mount.resource)
         except (Unauthenticated, KeysUnavailable) as refusal:
             self._security_log.log_unauthenticated(exchange, mount.name, refusal)
             raise
@@ -80,22 +94,29 @@ class BearerCallers:
         return verified.context
 
     def is_known(self, exchange: Exchange, mount: Mount) -> bool:
-        head = exchange.head
         try:
-            return self._verifier.is_cached(bearer_token(head.authorization, head.query), audience=mount.resource)
+            token = self._read(exchange.head)
         except Unauthenticated:
             return False
+        if self._api_keys is not None and self._api_keys.is_key(token):
+            return self._api_keys.is_known(token)
+        return self._verifier.is_cached(token, audience=mount.resource)
 
     def recent(self) -> Iterable[AuthContext]:
-        return self._verifier.contexts()
+        return chain(self._verifier.contexts(), () if self._api_keys is None else self._api_keys.contexts())
 
     def _token(self, exchange: Exchange) -> str:
-        head = exchange.head
         try:
-            return bearer_token(head.authorization, head.query)
+            return self._read(exchange.head)
         except Unauthenticated as refusal:
             self._on_refused(AuthReason(refusal.reason))
             raise
+
+    def _read(self, head: Admission) -> str:
+        """Read the one token or key of a request. Raises Unauthenticated."""
+        if self._api_keys is None:
+            return bearer_token(head.authorization, head.query)
+        return self._api_keys.read(head.authorization, head.api_keys, head.query)
 
 
 def principal_of(caller: AuthContext) -> Principal:

@@ -5,8 +5,9 @@ it returns is not trusted before the signature is verified: it selects the keys 
 the token is judged. A token that no rule could accept is refused.
 
 The operator's `IssuerSettings` say what tokens of an issuer must have. `config` makes them, and
-`jwks` reads the `KeySettings` among them. Claims are compared exactly, without normalisation. A claim
-of another type than the standard's is refused. The caller passes the time.
+`jwks` reads the `KeySettings` among them. `api_keys` reads the `ApiKeySettings`. Claims are compared
+exactly, without normalisation. A claim of another type than the standard's is refused. The caller
+passes the time.
 """
 
 import json
@@ -190,6 +191,27 @@ class IssuerSettings:
     tenant_claim: str | None = None
     audience_claim: str | None = None
     keys: KeySettings = field(default_factory=KeySettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKeySettings:
+    """One API key: its name, the digest of its text, and the caller that it stands for.
+
+    `digest` is the SHA-256 in hexadecimal digits. `expires` None means that it has no end.
+    """
+
+    name: str
+    digest: str
+    subject: str
+    tenant: str | None = None
+    scopes: frozenset[str] = frozenset()
+    expires: datetime | None = None
+
+
+API_KEY_PREFIX: Final = "tgk_"
+"""The beginning of each API key. A JWT begins with the letters of a JSON object, so none begins so."""
+API_KEYS: Final = "_API_KEYS"
+"""The label that stands for an issuer where API keys are counted. No name of an issuer has such letters."""
 
 
 # --- the checks -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from taskgate.domain.record import OwnerKey
 
@@ -20,10 +20,11 @@ Claims = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The caller in a verified token.
+    """The caller in a verified token, or of an API key.
 
     `issuer_name` is the operator's name of the issuer. The token is refused from `expires_at` on,
-    which includes the leeway for the issuer's clock.
+    which includes the leeway for the issuer's clock; an API key may have no end. `method` is how
+    the caller was authenticated, for reports.
     """
 
     issuer_name: str
@@ -32,8 +33,9 @@ class Identity:
     client_id: str | None
     tenant: str | None
     scopes: frozenset[str]
-    expires_at: datetime
+    expires_at: datetime | None
     claims: Claims = field(repr=False)
+    method: str = "jwt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class AuthContext:
     is a caller of its own. It is `key` where an issuer and a subject are not both bound.
     `previous_key` is the caller's key under the deployment key that is being replaced, and None if
     none is. With it earlier tasks are found. `identity` is what the token says, and `token` its text;
-    both are None without authentication.
+    both are None without authentication. An API key has no `token`, so it goes nowhere.
     """
 
     key: str
@@ -84,6 +86,24 @@ class _Owners(dict[str, tuple[OwnerKey, ...]]):
     def __missing__(self, mount: str) -> tuple[OwnerKey, ...]:
         found = self[mount] = tuple(OwnerKey(key, mount) for key in self._keys)
         return found
+
+
+class Credential(Protocol):
+    """A token or an API key that was found good: `jwt.VerifiedToken`, `api_keys.VerifiedKey`."""
+
+    @property
+    def context(self) -> AuthContext:
+        """Its caller."""
+        ...
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether a reload has removed it, so that what was begun with it ends at once."""
+        ...
+
+    def recall(self) -> bool:
+        """Whether it is still good. If so, it counts as used now, and is reported."""
+        ...
 
 
 ANONYMOUS = AuthContext(key="anonymous")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from taskgate.auth.claims import (
     ContextPartMissing,
@@ -65,9 +65,10 @@ class VerifiedToken:
     """A token that was found good, in the cache of its verifier from `since` until `until`.
 
     Both are seconds of the wall clock. `is_cached` ends when the cache drops the token. `report` is
-    called each time that it is recalled.
+    called each time that it is recalled. A token is never revoked: what it began ends when it expires.
     """
 
+    is_revoked: ClassVar[bool] = False
     verifier: TokenVerifier
     key: tuple[bytes, str]
     context: AuthContext
@@ -160,6 +161,7 @@ class TokenVerifier:
         except (Unauthenticated, KeysUnavailable) as refusal:
             self._listener(issuer, refusal.reason)
             raise
+        assert identity.expires_at is not None, "a token has an end"
         context, until = self._bind(identity, token), now + min(self._cache_ttl, identity.expires_at - now)
         # The same token may have been verified meanwhile.
         self.drop(self._cache.get(key))

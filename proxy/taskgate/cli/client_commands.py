@@ -119,6 +119,31 @@ def init(**options: Any) -> None:
     write_configuration(**options)
 
 
+@click.group("keys", cls=HelpfulGroup)
+def keys() -> None:
+    """Make API keys of hosts, and their hashes for the configuration."""
+
+
+@keys.command("new")
+@click.option("--name", metavar="NAME", help="Name of the entry, and its subject.")
+def new(name: str | None) -> None:
+    """Print a new key, and the entry of the configuration with its hash.
+
+    The key is stored nowhere: give it to the host now.
+    """
+    from taskgate.cli.keys import print_new_key
+
+    print_new_key(name)
+
+
+@keys.command("hash")
+def hash_of_key() -> None:
+    """Read a key from standard input, and print its hash for the configuration."""
+    from taskgate.cli.keys import print_hash
+
+    print_hash()
+
+
 @_command("examples")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--force", is_flag=True, help="Replace files that exist.")
@@ -451,5 +476,7 @@ def top(admin: str, token_file: Path | None, **options: Any) -> None:
     show_top(_client(admin, token_file), **options)
 
 
-CLIENT_COMMANDS: Final = (version, completion, health, doctor, init, examples, call, tasks, upstreams, callers, top)
+CLIENT_COMMANDS: Final = (
+    version, completion, health, doctor, init, keys, examples, call, tasks, upstreams, callers, top,
+)  # fmt: skip
 """The commands of this module, which `cli` adds to the program."""

@@ -65,6 +65,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate init gateway.yaml --upstream-command 'npx -y some-server' --auth none --store sqlite",
         "taskgate init --upstream http://127.0.0.1:3000/mcp --auth issuer=https://idp.example.com/ --yes",
     ),
+    "keys": ("taskgate keys new --name ci",),
+    "keys hash": (
+        "cat ci.key | taskgate keys hash",
+        'echo "tgk_$(openssl rand -hex 32)" | tee ci.key | taskgate keys hash',
+    ),
+    "keys new": ("taskgate keys new --name ci",),
     "metrics": (
         "taskgate metrics",
         "taskgate metrics --config taskgate.yaml",
@@ -163,6 +169,9 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
     "health": {0: "ready", 1: "not ready, draining, or not reached", 2: "the command line is wrong"},
     "init": {0: _DONE, 1: "the file could not be written", 2: "the command line or an answer is wrong"},
+    "keys": {0: _DONE, 2: _USE},
+    "keys hash": {0: _DONE, 2: "standard input holds no API key"},
+    "keys new": {0: _DONE, 2: _USE},
     "metrics": {0: _DONE, 2: _CONFIGURATION},
     "schema": _PRINTED,
     "serve": {0: "ended by a signal or a drain", 1: "the gateway could not start", 2: _CONFIGURATION},

@@ -38,7 +38,7 @@ from taskgate.system.secret_files import folder_fault
 
 _HINTS: Mapping[Location, str] = {
     ("version",): "; write version: 1",
-    ("auth",): "; write auth: with mode: required and issuers, or auth: {mode: none}",
+    ("auth",): "; write auth: with mode: required and issuers or api_keys, or auth: {mode: none}",
     ("auth", "mode"): "; write mode: required, or mode: none",
 }
 _FLAGS: Mapping[Location, str] = {

@@ -18,6 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskgate.admission.concurrency import BulkheadSettings
 from taskgate.admission.rules import AdmissionRules, CallerLimit, OnStoreError, RejectAs
+from taskgate.auth.claims import API_KEYS
 from taskgate.config.fields import Name, Section
 from taskgate.config.problems import Conflict, list_at, mapping_at
 from taskgate.config.references import NO_REFERENCES, References
@@ -251,7 +252,7 @@ def metrics_config(config: GatewayConfig) -> MetricsConfig:
     return MetricsConfig(
         backend=config.store.backend,
         upstreams={name: name for name in upstreams},
-        issuers=tuple(config.auth.issuers),
+        issuers=(*config.auth.issuers, *((API_KEYS,) if config.auth.api_keys else ())),
         policies=tuple(policy.name for policy in config.limits.rate),
         sinks=tuple(sink.name for sink in audit.sinks) if audit.enabled else (),
         extensions=tuple(sorted({name for each in upstreams.values() for name in each.extensions.named})),

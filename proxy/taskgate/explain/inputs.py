@@ -7,6 +7,7 @@ from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Final, get_args
 
+from taskgate.auth.api_keys import KeyVerifier
 from taskgate.auth.claims import MAX_TOKEN, bearer_token
 from taskgate.auth.context import ContextKeys, Identity
 from taskgate.auth.fetch import HttpFetcher
@@ -79,12 +80,23 @@ REASONS: Final[Mapping[str, str]] = {
     "issuer": "its iss is no issuer of the file",
     "audience": "its aud names neither the upstream's path on this gateway nor one of the issuer's audience",
     "claim": "a claim that it must have is missing or malformed",
+    "api_key": "it is none of auth.api_keys",
 }
 """The text for each reason of a refusal."""
 
 
 class TokenRefused(Exception):
     """A token that a gateway would answer with HTTP 401, or 503 where it cannot be judged."""
+
+
+def verify_key(config: GatewayConfig, key: str) -> Identity:
+    """Return the identity of an API key. Raises Unauthenticated."""
+    bind = ContextKeys(SystemEntropy().token(32), bind=config.auth.context.bind).bind
+    keys = config.auth.to_api_key_settings()
+    verifier = KeyVerifier(keys, bind=bind, clock=SystemClock(), listener=lambda *_: None, on_recall=lambda: None)
+    identity = verifier.verify(key).context.identity
+    assert identity is not None, "an API key has an identity"
+    return identity
 
 
 class _IgnoredKeyEvents:
@@ -95,7 +107,7 @@ class _IgnoredKeyEvents:
 async def identify(
     config: GatewayConfig, upstream: str, token: str | None, *, port: int | None = None
 ) -> Identity | None:
-    """Verify a token as a gateway does; None with `auth.mode: none`. Raises TokenRefused.
+    """Verify a token or an API key as a gateway does; None with `auth.mode: none`. Raises TokenRefused.
 
     The keys of issuers are fetched. Contexts are not needed here, so the key for their references
     is a random one. `port` is the port of a running listener, None for the configured one.
@@ -117,12 +129,15 @@ async def identify(
     audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
     try:
         sent = bearer_token([] if token is None else [f"Bearer {token}"], "")
+        if KeyVerifier.is_key(sent):
+            return verify_key(config, sent)
         return (await verifier.verify(sent, audience=audience)).context.identity
     except Unauthenticated as refusal:
         if not refusal.token_sent:
             raise TokenRefused(f"refused (missing): {REASONS['missing']}") from None
         of = "" if refusal.issuer is None else f" of the issuer {refusal.issuer}"
-        raise TokenRefused(f"a token{of} is refused ({refusal.reason}): {REASONS[refusal.reason]}") from None
+        what = "an API key" if KeyVerifier.is_key(token or "") else "a token"
+        raise TokenRefused(f"{what}{of} is refused ({refusal.reason}): {REASONS[refusal.reason]}") from None
     except KeysUnavailable as error:
         raise TokenRefused(f"the token cannot be judged: {error}") from None
     finally:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from taskgate.auth.claims import API_KEYS
+
 _REFUSALS: Final = {
     "jsonrpc": "an error of JSON-RPC under HTTP 200",
     "http": "an error of JSON-RPC under HTTP 429",
@@ -122,7 +124,8 @@ def _caller(caller: Mapping[str, Any]) -> str:
     if caller["anonymous"]:
         words = ["anonymous: auth.mode is none, so all hosts are one caller"]
     else:
-        words = [f"{caller['subject']} of the issuer {caller['issuer']}"]
+        source = "the API keys" if caller["issuer"] == API_KEYS else f"the issuer {caller['issuer']}"
+        words = [f"{caller['subject']} of {source}"]
         words += [f"{key} {caller[key]}" for key in ("client", "tenant") if caller[key] is not None]
         words.append(f"scopes {' '.join(caller['scopes']) or 'none'}")
     if caller["override"] is not None:

@@ -32,6 +32,9 @@ def check_configuration(
     check_rules(config, found)
     if config.auth.mode == "none" and not config.server.listen.is_loopback:
         found.warn("auth.mode", "is none on an address that others reach: all hosts are one caller without a token")
+    for name, api_key in config.auth.api_keys.items():
+        if api_key.expires is not None and api_key.expires <= now:
+            found.warn(f"auth.api_keys.{name}.expires", "is in the past: the key is refused; remove the entry")
     if config.admin.payloads:
         found.warn("admin.payloads", "is true: tokens of role operator read arguments and results of all callers")
     for key, message in missing_programs(config, environ):
@@ -99,7 +102,9 @@ def _callers(config: GatewayConfig) -> str:
     if config.auth.mode == "none":
         return "anonymous: all hosts are one caller"
     issuers = ", ".join(f"{name} ({section.issuer})" for name, section in config.auth.issuers.items())
-    return f"tokens of {issuers}"
+    keys = ", ".join(f"{name} ({section.subject})" for name, section in config.auth.api_keys.items())
+    found = (f"tokens of {issuers}" if issuers else "", f"API keys {keys}" if keys else "")
+    return "; ".join(filter(None, found))
 
 
 def as_json(config: GatewayConfig, found: Findings, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -113,6 +118,7 @@ def as_json(config: GatewayConfig, found: Findings, answers: Sequence[Answer]) -
         "result": "invalid" if found.errors else "failed" if has_failed else "ok",
         "upstreams": {name: _address(config, name) for name in config.upstreams},
         "issuers": list(config.auth.issuers),
+        "api_keys": list(config.auth.api_keys),
         "store": config.store.backend,
         "proxies": config.to_egress().lines(),
         "rates": [policy.name for policy in config.limits.rate],

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from taskgate.auth.api_keys import KeyVerifier
 from taskgate.auth.claims import (
     MAX_TOKEN,
     IssuerSettings,
@@ -31,6 +32,7 @@ from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.fields import write_duration
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
+from taskgate.explain.inputs import verify_key
 from taskgate.wiring.authentication import resource_of
 
 if TYPE_CHECKING:
@@ -90,7 +92,12 @@ class InspectedToken:
 
 
 async def inspect_token(config: GatewayConfig, upstream: str, token: str) -> InspectedToken:
-    """Check a token as the gateway would at an upstream. The keys of its issuer are fetched."""
+    """Check a token as the gateway would at an upstream. The keys of its issuer are fetched.
+
+    An API key has one check.
+    """
+    if KeyVerifier.is_key(token):
+        return _inspect_key(config, token)
     found, clock, fetcher = InspectedToken(), SystemClock(), HttpFetcher(config.to_egress())
     audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
     try:
@@ -110,6 +117,16 @@ async def inspect_token(config: GatewayConfig, upstream: str, token: str) -> Ins
     finally:
         await fetcher.close()
     return found
+
+
+def _inspect_key(config: GatewayConfig, key: str) -> InspectedToken:
+    names = ", ".join(config.auth.api_keys) or _NONE
+    try:
+        identity = verify_key(config, key)
+    except Unauthenticated as refused:
+        return InspectedToken([TokenCheck("api key", False, f"one of {names}", refused.reason)], refused.reason)
+    found = f"{identity.claims['jti']}: {_caller(identity)}"
+    return InspectedToken([TokenCheck("api key", True, f"one of {names}", found)])
 
 
 def _parsed(token: str, found: InspectedToken) -> UnverifiedToken | None:

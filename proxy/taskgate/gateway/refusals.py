@@ -63,7 +63,9 @@ def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = 
 def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:
     match error:
         case Unauthenticated():
-            told = challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes, detail=error.detail)
+            # RFC 6750, section 3: nothing is said of an error where no token was sent.
+            detail = error.detail if error.token_sent else None
+            told = challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes, detail=detail)
             return (("WWW-Authenticate", told),)
         case InsufficientScope():
             return (("WWW-Authenticate", scope_challenge(mount.metadata, error.scopes)),)

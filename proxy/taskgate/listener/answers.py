@@ -64,7 +64,7 @@ _CORS_PREFLIGHT: Final = CIMultiDict(
 )
 _REQUEST_FIELDS: Final = (
     "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, "
-    "Traceparent, Tracestate"
+    "X-API-Key, Traceparent, Tracestate"
 )
 """The header fields that a page may send; those that repeat arguments are allowed by their beginning."""
 _ARGUMENT_FIELD: Final = re.compile(r"mcp-param-[a-z0-9_-]{1,128}").fullmatch

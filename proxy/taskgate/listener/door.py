@@ -37,6 +37,7 @@ from taskgate.telemetry.request_context import RequestContext
 _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
 _LAST_EVENT: Final = istr("Last-Event-ID")
+_API_KEY: Final = istr("X-API-Key")
 
 Fields = Mapping[istr, Sequence[str]]
 """The values of each of ADMISSION_FIELDS, in their order; empty for a field that was not sent."""
@@ -55,6 +56,7 @@ ADMISSION_FIELDS: Final = (
     hdrs.TRANSFER_ENCODING,
     hdrs.UPGRADE,
     hdrs.USER_AGENT,
+    _API_KEY,
     hdrs.X_FORWARDED_FOR,
 )
 """The fields that the admission of a head, its authentication and its RequestContext can read."""
@@ -208,6 +210,7 @@ class Door:
             query,
             last_event,
             self.generation.number,
+            api_keys=tuple(fields[_API_KEY]),
         )
 
     def admits_client(self, address: str) -> bool:

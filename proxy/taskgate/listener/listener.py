@@ -143,8 +143,12 @@ class PublicListener:
     def forget_admissions(self) -> None:
         """Have each connection check the head of its next request anew: something that admission
         depends on has changed.
+
+        Connections are aborted on which a request of a revoked API key is answered.
         """
         self._generation.end()
+        if self._connections is not None:
+            self._connections.drop_revoked()
 
     def active(self) -> dict[tuple[str], int]:
         """Return the number of requests under way, by route label. Safe on any thread."""
@@ -233,6 +237,12 @@ class _Connections:
             wire.hurry(FIRST_REQUEST)
         for connection in list(self._open):
             connection.wind_down()
+
+    def drop_revoked(self) -> None:
+        """Abort the connections whose request was admitted by what is revoked now."""
+        for connection in list(self._open):
+            if connection.exchange is not None and connection.exchange.is_revoked:
+                connection.drop()
 
     async def close(self, grace: float) -> None:
         """End every connection and every exchange, also those whose hosts have disconnected.

@@ -90,6 +90,11 @@ class Departing(Protocol):
     exchanges that still run, and at last the connection is aborted.
     """
 
+    @property
+    def is_revoked(self) -> bool:
+        """Whether what the request was admitted by is revoked."""
+        ...
+
     def host_left(self) -> None:
         """Handle that the host has disconnected: nothing more can be sent to it."""
         ...
@@ -386,7 +391,10 @@ class HostConnection(asyncio.Protocol):
             self.wind_down()
 
     def drop(self) -> None:
-        """Abort the connection: what is unsent is lost. The last step of the listener's close."""
+        """Abort the connection: what is unsent is lost. The last step of the listener's close.
+
+        Also if the API key of the request under way is revoked.
+        """
         self.transport.abort()
 
     def _end(self) -> None:

@@ -448,6 +448,10 @@ class HostExchange:
         else:
             self._sent_callbacks += (callback,)
 
+    @property
+    def is_revoked(self) -> bool:
+        return self.head.token is not None and self.head.token.is_revoked
+
     def host_left(self) -> None:
         """Handle that the host has disconnected: detach the stream, and call the callbacks once.
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-from taskgate.auth.context import AuthContext
-from taskgate.auth.jwt import VerifiedToken
+from taskgate.auth.context import AuthContext, Credential
 from taskgate.jsontext.large import MessageText
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
@@ -37,11 +36,12 @@ class Admission:
     """The head of a request that passed the listener's checks, and the caller that it showed.
 
     A connection remembers it: a later request with the same head gets the same object. So it has
-    nothing that one message may change. `authorization` has every field of that name, and `query` is
-    the query string; only authentication reads them. `last_event_id` is the host's Last-Event-ID,
-    which may be any text. The listener counts generations: in another one the head is checked again.
-    The gateway sets `caller`, and `token` if there was one to verify. The checks of rates are those
-    of the last request: one before its caller was known, and one of this caller.
+    nothing that one message may change. `authorization` has every field of that name, `api_keys` each
+    X-API-Key, and `query` is the query string; only authentication reads them. `last_event_id` is the
+    host's Last-Event-ID, which may be any text. The listener counts generations: in another one the
+    head is checked again. The gateway sets `caller`, and `token` if there was a token or an API key to
+    verify. The checks of rates are those of the last request: one before its caller was known, and one
+    of this caller.
     """
 
     method: HttpMethod
@@ -55,9 +55,10 @@ class Admission:
     last_event_id: str | None = None
     generation: int = 0
     caller: AuthContext | None = None
-    token: VerifiedToken | None = None
+    token: Credential | None = None
     connection_check: PreparedCheck | None = field(default=None, repr=False, compare=False)
     request_check: PreparedCheck | None = field(default=None, repr=False, compare=False)
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
 
 
 class ListenerRefused(Exception):

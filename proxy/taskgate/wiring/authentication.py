@@ -1,7 +1,7 @@
 """The authentication of callers, from the configuration: `Authenticator`, made by
 `build_authenticator`.
 
-It has the verifier of tokens, with the issuers' keys. It also has the keys that seal texts of the
+It has the verifier of tokens, with the issuers' keys, and that of API keys. It also has the keys that seal texts of the
 gateway, so that no other party can make one. `open` starts to fetch the issuers' keys, `close` stops
 it. The module also makes the documents by which hosts find the authorization server (RFC 9728).
 
@@ -28,7 +28,7 @@ from taskgate.admission.callers import BearerCallers, Callers
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
-from taskgate.auth.claims import IssuerSettings
+from taskgate.auth.claims import API_KEYS, IssuerSettings
 from taskgate.auth.context import ANONYMOUS, AuthContext, ContextKeys
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwt import OTHER, TokenVerifier
@@ -46,6 +46,7 @@ from taskgate.system.secret_files import ADVICE, read_secret
 from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked, TokenRecognized
 
 if TYPE_CHECKING:
+    from taskgate.auth.api_keys import KeyVerifier
     from taskgate.auth.jwks import IssuerKeys
 
 KEY_FILE: Final = "context.key"
@@ -83,6 +84,7 @@ class Authenticator:
     - `deployment` are the secret keys from which those are derived, and that bind tasks to callers.
       None without authentication and a key file.
     - `heard` is set after each attempt to fetch keys of an issuer.
+    - `api_keys` verifies the API keys of hosts; None if there are none.
     """
 
     callers: Callers | None
@@ -93,6 +95,7 @@ class Authenticator:
     deployment: DeploymentKeys | None = None
     issuers: tuple[Issuer, ...] = ()
     heard: asyncio.Event = field(default_factory=asyncio.Event)
+    api_keys: "KeyVerifier | None" = None
 
     def open(self, before: "Authenticator | None" = None) -> None:
         """Start to fetch the issuers' keys, except of issuers shared with `before`, which is open."""
@@ -209,9 +212,10 @@ def build_authenticator(
     def listener(issuer: str, reason: str, caller: AuthContext | None = None) -> None:
         event_sink.emit(TokenChecked(issuer, reason, known=False, caller=caller))
 
+    context_keys = ContextKeys(deployment.current, deployment.previous, bind)
     verifier = TokenVerifier(
         [(issuer.settings, issuer.keys) for issuer in issuers],
-        bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
+        bind=context_keys.bind,
         bound=bind,
         clock=clock,
         listener=listener,
@@ -219,13 +223,26 @@ def build_authenticator(
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )
+    api_keys = None
+    if config.auth.api_keys:
+        # Most gateways have none, and load nothing for them.
+        from taskgate.auth.api_keys import KeyVerifier  # noqa: PLC0415
+
+        api_keys = KeyVerifier(
+            config.auth.to_api_key_settings(),
+            bind=context_keys.bind,
+            clock=clock,
+            listener=listener,
+            on_recall=partial(event_sink.emit, TokenRecognized(API_KEYS)),
+        )
     return replace(
         seals,
         callers=BearerCallers(
-            verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), SecurityLog(clock)
+            verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), SecurityLog(clock), api_keys
         ),
         issuers=issuers,
         heard=heard,
+        api_keys=api_keys,
     )
 
 
@@ -244,14 +261,19 @@ def base_url(config: GatewayConfig, port: int) -> str:
 
 def metadata_url(config: GatewayConfig, resource: str) -> str | None:
     """Return the URL of a resource's metadata; None if none is served."""
-    metadata = config.auth.protected_resource_metadata
-    return document_url(resource) if config.auth.mode == "required" and metadata.enabled else None
+    return document_url(resource) if _has_metadata(config) else None
+
+
+def _has_metadata(config: GatewayConfig) -> bool:
+    """Whether the issuers are named to hosts. Without any, as with API keys alone, a document would lead nowhere."""
+    auth = config.auth
+    return auth.mode == "required" and bool(auth.issuers) and auth.protected_resource_metadata.enabled
 
 
 def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
-    """Return the documents of RFC 9728 by path; none without authentication."""
+    """Return the documents of RFC 9728 by path; none without issuers."""
     metadata = config.auth.protected_resource_metadata
-    if config.auth.mode == "none" or not metadata.enabled:
+    if not _has_metadata(config):
         return {}
     servers = [section.issuer for section in config.auth.issuers.values()]
     paths = [section.path for section in config.upstreams.values()]
@@ -286,8 +308,10 @@ def _issuers(
 ) -> tuple[Issuer, ...]:
     # A known issuer keeps its keys, so that a reload does not depend on its being available.
     known = () if before is None else before.issuers
+    if not config.auth.issuers:
+        return ()
 
-    # It loads the libraries of signatures: 50 ms and 10 MiB that a gateway without authentication saves.
+    # It loads the libraries of signatures: 50 ms and 10 MiB that a gateway without issuers saves.
     from taskgate.auth.jwks import IssuerKeys  # noqa: PLC0415
 
     def new_issuer(settings: IssuerSettings) -> Issuer:
@@ -413,8 +437,13 @@ class ReloadableAuthenticator:
         return (ANONYMOUS,) if callers is None else callers.recent()
 
     def switch(self, authenticator: Authenticator) -> None:
-        """Replace the authenticator by an open one. The old one closes when it is idle."""
+        """Replace the authenticator by an open one. The old one closes when it is idle.
+
+        API keys that the new one has not, or has otherwise, are revoked.
+        """
         before, self._present = self._present, _InUse(authenticator)
+        if before.authenticator.api_keys is not None:
+            before.authenticator.api_keys.revoke(authenticator.api_keys)
         messages, checkpoints = authenticator.messages, authenticator.checkpoints
         cursors, states = authenticator.cursors, authenticator.states
         self.messages.current, self.messages.previous = messages.current, messages.previous

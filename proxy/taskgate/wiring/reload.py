@@ -1,9 +1,10 @@
 """The reload of a configuration while the gateway runs: `Reload`.
 
 Everything new is created first; then all of it takes effect in one step without waits. An invalid
-configuration changes nothing, and a valid one ends no call. `Service.reload` calls `apply`, after a
-signal or a request of an operator. `restart_needed` names the changed keys that cannot take effect
-without a restart: they are reported, and the rest of the configuration is applied (`without_restart`).
+configuration changes nothing, and a valid one ends no call but those of API keys that it removes.
+`Service.reload` calls `apply`, after a signal or a request of an operator. `restart_needed` names
+the changed keys that cannot take effect without a restart: they are reported, and the rest of the
+configuration is applied (`without_restart`).
 """
 
 import asyncio

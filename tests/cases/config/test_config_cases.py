@@ -54,6 +54,8 @@ def with_key(key: str, value: Line) -> Lines:
     }
     if key.startswith(("auth.issuers.", "authorization.")):
         tree["auth"] = {"mode": "required", "issuers": {"corp": {"issuer": "https://idp.example.com/"}}}
+    if key.startswith("auth.api_keys."):
+        tree["auth"] = {"mode": "required", "api_keys": {"ci": {"hash": f"sha256:{64 * '0'}", "subject": "ci"}}}
     *sections, last = key.split(".")
     node = tree
     for section in sections:

@@ -71,7 +71,8 @@ def with_tokens() -> str:
 def with_key() -> Callable[[str, str], str]:
     """A text of required keys and one more, given by its dotted path and its value as YAML, each key on its line.
 
-    Where the key is about tokens, callers have those of one issuer, `corp`; else there is no authentication.
+    Where the key is about tokens, callers have those of one issuer, `corp`. Where it is about API keys, they have one,
+    `ci`. Else there is no authentication.
     """
     return _with_key
 
@@ -84,7 +85,7 @@ def value_at() -> Callable[[GatewayConfig, str], Any]:
 
 @pytest.fixture
 def schema_keys() -> set[str]:
-    """The dotted paths of the schema, with `reports` for the name of an upstream and `corp` for that of an issuer."""
+    """The dotted paths of the schema, with `reports` for an upstream, `corp` for an issuer, and `ci` for an API key."""
     return _keys(json_schema())
 
 
@@ -112,7 +113,7 @@ def _keys(node: dict[str, Any], path: str = "") -> set[str]:
     children = dict(node.get("properties", {}))
     for named in node.get("patternProperties", {}).values():
         if "properties" in named:
-            children["corp" if path == "auth.issuers" else "reports"] = named
+            children[{"auth.issuers": "corp", "auth.api_keys": "ci"}.get(path, "reports")] = named
     if not children:
         return {path}
     return set().union(*(_keys(child, f"{path}.{key}".lstrip(".")) for key, child in children.items()))
@@ -126,6 +127,8 @@ def _with_key(path: str, value: str) -> str:
     }
     if path.startswith(("auth.issuers.", "authorization.")):
         tree["auth"] = {"mode": "required", "issuers": {"corp": {"issuer": "https://idp.example.com/"}}}
+    if path.startswith("auth.api_keys."):
+        tree["auth"] = {"mode": "required", "api_keys": {"ci": {"hash": f"sha256:{64 * '0'}", "subject": "ci"}}}
     *sections, last = path.split(".")
     node = tree
     for section in sections:

@@ -1,7 +1,7 @@
 """Keys of `auth` and `authorization`: the values that they take, and the settings that they become."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,7 @@ Loads = Callable[..., GatewayConfig]
 ValueAt = Callable[[GatewayConfig, str], Any]
 
 _ISSUER = "auth.issuers.corp"
+_KEY = "auth.api_keys.ci"
 _METADATA = "auth.protected_resource_metadata"
 ALL = ["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 
@@ -46,6 +47,11 @@ DEFAULTS: dict[str, Any] = {
     f"{_ISSUER}.jwks.stale_max": timedelta(hours=24),
     f"{_ISSUER}.jwks.timeout": timedelta(seconds=5),
     f"{_ISSUER}.jwks.max_size": 256 * 2**10,
+    f"{_KEY}.hash": f"sha256:{64 * '0'}",
+    f"{_KEY}.subject": "ci",
+    f"{_KEY}.tenant": None,
+    f"{_KEY}.scopes": (),
+    f"{_KEY}.expires": None,
     "auth.token_cache.size": 10_000,
     "auth.token_cache.max_ttl": timedelta(seconds=60),
     f"{_METADATA}.enabled": True,
@@ -103,6 +109,12 @@ GOOD: list[tuple[str, str, Any]] = [
     (f"{_ISSUER}.claims.tenant", "org_id", "org_id"),
     (f"{_ISSUER}.jwks.max_size", "1KiB", 2**10),
     (f"{_ISSUER}.jwks.max_size", "16MiB", 2**24),
+    (f"{_KEY}.hash", f"sha256:{64 * 'a'}", f"sha256:{64 * 'a'}"),
+    (f"{_KEY}.subject", "'CI of ü'", "CI of ü"),
+    (f"{_KEY}.tenant", "acme", "acme"),
+    (f"{_KEY}.scopes", "[a, b]", ("a", "b")),
+    (f"{_KEY}.expires", "2027-01-31T12:00:00Z", datetime(2027, 1, 31, 12, tzinfo=UTC)),
+    (f"{_KEY}.expires", "2027-01-31T12:00:00+02:00", datetime(2027, 1, 31, 10, tzinfo=UTC)),
     ("auth.token_cache.size", "1", 1),
     ("auth.token_cache.max_ttl", "0s", timedelta()),
     ("auth.token_cache.max_ttl", "1h", timedelta(hours=1)),

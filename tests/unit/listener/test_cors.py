@@ -62,7 +62,7 @@ async def test_a_preflight_is_answered_by_the_listener_alone(gate: Gate, path: s
         "allow-origin": ORIGIN,
         "allow-methods": "POST, GET, DELETE",
         "allow-headers": "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, "
-        "Mcp-Protocol-Version, Mcp-Session-Id, Traceparent, Tracestate",
+        "Mcp-Protocol-Version, Mcp-Session-Id, X-API-Key, Traceparent, Tracestate",
         "max-age": "7200",
         "expose-headers": READABLE,
         "vary": "Origin",

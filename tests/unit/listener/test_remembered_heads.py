@@ -113,6 +113,7 @@ VALUES: dict[str, tuple[str, str]] = {
     "Origin": ("https://app.example", "https://App.example"),
     "Transfer-Encoding": ("chunked", "Chunked"),
     "User-Agent": ("host/1", "host/2"),
+    "X-API-Key": ("tgk_a", "tgk_b"),
     "X-Forwarded-For": ("192.0.2.1", "192.0.2.2"),
 }
 

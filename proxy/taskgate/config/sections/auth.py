@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator
 
 from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
-from taskgate.auth.claims import IssuerSettings, KeySettings, TokenProfile
+from taskgate.auth.claims import API_KEY_PREFIX, ApiKeySettings, IssuerSettings, KeySettings, TokenProfile
 from taskgate.config.addresses import FilePath, Issuer, SecureUrl, Url, read_listen
 from taskgate.config.fields import (
     HOUR,
@@ -35,12 +35,16 @@ from taskgate.config.fields import (
     Section,
     SizeIn,
     Text,
+    json_pattern,
 )
 from taskgate.config.problems import Conflict, dotted, list_at, mapping_at, value_at
 
 Algorithm = Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 
 _ISSUERS = ("auth", "issuers")
+_API_KEYS = ("auth", "api_keys")
+_HASH = "^sha256:[0-9a-f]{64}$"
+_MOMENT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})$"
 _RULES = ("authorization", "rules")
 _GATEWAY_MEMBERS = frozenset(
     {"resource", "authorization_servers", "bearer_methods_supported", "scopes_supported", "resource_documentation"}
@@ -62,6 +66,29 @@ def _check_bind(parts: tuple[str, ...]) -> tuple[str, ...]:
     if not {"iss", "sub"} <= set(parts):
         raise ValueError("must hold iss and sub: without both of them, strangers would share their tasks")
     return parts
+
+
+def _check_hash(text: str) -> str:
+    if text.startswith(API_KEY_PREFIX):
+        raise ValueError("must be the hash of the key, not the key, which belongs to no file: see taskgate keys hash")
+    if not re.fullmatch(_HASH, text):
+        raise ValueError("must be sha256: and 64 hexadecimal digits in small letters, as taskgate keys hash prints it")
+    return text
+
+
+def _read_moment(written: object) -> datetime:
+    if isinstance(written, datetime) and written.tzinfo is not None:
+        return written
+    try:
+        if isinstance(written, str) and re.fullmatch(_MOMENT, written):
+            return datetime.fromisoformat(written)
+    except ValueError:
+        pass
+    raise ValueError("must be a time with its zone, such as 2027-01-31T00:00:00Z")
+
+
+def _write_moment(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _check_member(name: str) -> str:
@@ -89,6 +116,15 @@ def _texts(value: object) -> Iterator[str]:
         value = list(value.values())
     for each in value if isinstance(value, list) else []:
         yield from _texts(each)
+
+
+KeyHash = Annotated[str, AfterValidator(_check_hash), json_pattern(_HASH)]
+Moment = Annotated[
+    datetime,
+    PlainValidator(_read_moment),
+    PlainSerializer(_write_moment, when_used="json"),
+    json_pattern(_MOMENT),
+]
 
 
 # --- auth -----------------------------------------------------------------------------------------------------------
@@ -196,6 +232,36 @@ class IssuerSection(Section):
         )
 
 
+class ApiKeySection(Section):
+    """One API key of a host, and the caller that it stands for."""
+
+    hash: KeyHash
+    """The SHA-256 of the key, as sha256: with 64 hexadecimal digits; taskgate keys new makes a key
+    and prints it.
+    """
+    subject: Text
+    """The caller that the key stands for. Keys of one subject and tenant are one caller."""
+    tenant: Text | None = None
+    """The tenant of the caller; null means none."""
+    scopes: Annotated[tuple[Scope, ...], *UNIQUE] = ()
+    """The scopes of the key, for rules that need scopes."""
+    expires: Moment | None = None
+    """When the key ends, as a time with its zone, such as 2027-01-31T00:00:00Z; null means that it
+    has no end.
+    """
+
+    def to_settings(self, name: str) -> ApiKeySettings:
+        """Return the settings of the key of that name."""
+        return ApiKeySettings(
+            name=name,
+            digest=self.hash.removeprefix("sha256:"),
+            subject=self.subject,
+            tenant=self.tenant,
+            scopes=frozenset(self.scopes),
+            expires=self.expires,
+        )
+
+
 class TokenCacheSection(Section):
     """The cache of verified tokens."""
 
@@ -251,8 +317,8 @@ class AuthSection(Section):
     """Authentication: who may use the gateway."""
 
     mode: Literal["required", "none"]
-    """required: callers need a token of one of the issuers; none: everyone who reaches the listener
-    may call.
+    """required: callers need a token of one of the issuers, or one of the API keys; none: everyone
+    who reaches the listener may call.
     """
     allow_insecure: Flag = False
     """Whether the listeners may be on addresses that other machines reach although auth.mode is
@@ -260,6 +326,8 @@ class AuthSection(Section):
     """
     issuers: Mapping[Name, IssuerSection] = {}
     """The issuers whose tokens are accepted, by name; the names appear in metrics and logs."""
+    api_keys: Mapping[Name, ApiKeySection] = {}
+    """The API keys of hosts, by name; the names appear in the audit log."""
     token_cache: TokenCacheSection = TokenCacheSection()
     protected_resource_metadata: MetadataSection = MetadataSection()
     context: ContextSection = ContextSection()
@@ -268,6 +336,10 @@ class AuthSection(Section):
     def to_issuer_settings(self) -> tuple[IssuerSettings, ...]:
         """Return the settings of the issuers in the order of the file; none with mode none."""
         return tuple(issuer.to_settings(name) for name, issuer in self.issuers.items())
+
+    def to_api_key_settings(self) -> tuple[ApiKeySettings, ...]:
+        """Return the settings of the API keys in the order of the file."""
+        return tuple(key.to_settings(name) for name, key in self.api_keys.items())
 
 
 # --- authorization --------------------------------------------------------------------------------------------------
@@ -360,16 +432,22 @@ def auth_mode(raw: object) -> str | None:
 
 
 def has_tenants(raw: object) -> bool:
-    """Whether an issuer has a claim for tenants."""
-    issuers = mapping_at(raw, *_ISSUERS)
-    return any(mapping_at(each, "claims").get("tenant") is not None for each in issuers.values())
+    """Whether an issuer has a claim for tenants, or an API key a tenant."""
+    issuers, keys = mapping_at(raw, *_ISSUERS).values(), mapping_at(raw, *_API_KEYS).values()
+    tenants = [*(mapping_at(each, "claims").get("tenant") for each in issuers)]
+    return any(each is not None for each in (*tenants, *(mapping_at(key).get("tenant") for key in keys)))
 
 
 def without_tenants(raw: object) -> str:
     """Return the end of a message: why a key about tenants cannot be set."""
     if auth_mode(raw) == "none":
         return "with auth.mode none, where callers have no tenant"
-    return "unless an issuer has claims.tenant: callers have no tenant"
+    return "unless an issuer has claims.tenant, or an API key a tenant: callers have no tenant"
+
+
+def count_identity_sources(raw: object) -> int:
+    """Return how many issuers there are, where API keys count as one."""
+    return len(mapping_at(raw, *_ISSUERS)) + bool(mapping_at(raw, *_API_KEYS))
 
 
 def auth_conflicts(raw: object) -> Iterator[Conflict]:
@@ -381,7 +459,8 @@ def auth_conflicts(raw: object) -> Iterator[Conflict]:
         yield from _with_authentication(raw)
     for name in mapping_at(raw, *_ISSUERS):
         yield from _key_source_conflicts(mapping_at(raw, *_ISSUERS, name), (*_ISSUERS, name))
-    yield from _repeated_issuers(raw)
+    yield from _repeated(raw, _ISSUERS, "issuer")
+    yield from _repeated(raw, _API_KEYS, "hash")
     for index, rule in enumerate(list_at(raw, *_RULES)):
         if mapping_at(rule).get("effect") == "deny" and list_at(rule, "require_scopes"):
             where = (*_RULES, index, "require_scopes")
@@ -391,6 +470,8 @@ def auth_conflicts(raw: object) -> Iterator[Conflict]:
 def _without_authentication(raw: object) -> Iterator[Conflict]:
     if mapping_at(raw, *_ISSUERS):
         yield _ISSUERS, "must be empty with auth.mode none, which uses no tokens"
+    if mapping_at(raw, *_API_KEYS):
+        yield _API_KEYS, "must be empty with auth.mode none, which uses no API keys"
     if mapping_at(raw, "auth").get("allow_insecure") is not True:
         for keys in (("server", "listen"), ("admin", "listen")):
             address = value_at((raw, {keys[0]: {"listen": None}}), keys, read_listen)
@@ -405,12 +486,13 @@ def _without_authentication(raw: object) -> Iterator[Conflict]:
 
 
 def _with_authentication(raw: object) -> Iterator[Conflict]:
-    if not mapping_at(raw, *_ISSUERS):
-        yield _ISSUERS, "must name at least one issuer with auth.mode required"
+    if not count_identity_sources(raw):
+        yield _ISSUERS, "must name at least one issuer with auth.mode required, unless auth.api_keys has a key"
     if mapping_at(raw, "auth").get("allow_insecure") is True:
         yield ("auth", "allow_insecure"), "can be true only with auth.mode none"
     address = value_at((raw, {"server": {"listen": None}}), ("server", "listen"), read_listen)
-    if address and address.is_wildcard and mapping_at(raw, "server").get("public_url") is None:
+    has_public_url = mapping_at(raw, "server").get("public_url") is not None
+    if address and address.is_wildcard and not has_public_url and mapping_at(raw, *_ISSUERS):
         why = "with auth.mode required where server.listen is every address: tokens are made for one"
         yield ("server", "public_url"), f"must be given {why}"
 
@@ -427,9 +509,10 @@ def _key_source_conflicts(issuer: Mapping[str, object], where: tuple[str, ...]) 
         yield (*where, "audience"), "must name the accepted values of claims.audience, which is no address"
 
 
-def _repeated_issuers(raw: object) -> Iterator[Conflict]:
+def _repeated(raw: object, section: tuple[str, ...], key: str) -> Iterator[Conflict]:
+    """Find entries of a section that have the same value of a key as an earlier one."""
     owners: dict[str, str] = {}
-    for name in mapping_at(raw, *_ISSUERS):
-        issuer = mapping_at(raw, *_ISSUERS, name).get("issuer")
-        if isinstance(issuer, str) and owners.setdefault(issuer, name) != name:
-            yield (*_ISSUERS, name, "issuer"), f"must not be the issuer of {dotted((*_ISSUERS, owners[issuer]))}"
+    for name in mapping_at(raw, *section):
+        value = mapping_at(raw, *section, name).get(key)
+        if isinstance(value, str) and owners.setdefault(value, name) != name:
+            yield (*section, name, key), f"must not be the {key} of {dotted((*section, owners[value]))}"

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from taskgate.config.addresses import FilePath, SecureUrl, Url, read_host
 from taskgate.config.fields import KIB, MIB, UNIQUE, Flag, Scope, Secret, Section, SizeIn, Text, json_pattern
 from taskgate.config.problems import Conflict, Location, dotted, list_at, mapping_at
-from taskgate.config.sections.auth import auth_mode
+from taskgate.config.sections.auth import auth_mode, count_identity_sources
 from taskgate.upstream.settings import (
     AssertionKey,
     ClientAuth,
@@ -262,11 +262,12 @@ _GRANT_TERMS = ("client_auth", "max_token", "profile")
 def credential_conflicts(raw: object) -> Iterator[Conflict]:
     """Find conflicts between keys of these sections, with `auth.mode`, and with the URL."""
     anonymous = auth_mode(raw) == "none"
-    has_several_issuers = len(mapping_at(raw, "auth", "issuers")) > 1
+    has_tokens, has_several_issuers = bool(mapping_at(raw, "auth", "issuers")), count_identity_sources(raw) > 1
     for name in mapping_at(raw, "upstreams"):
         here = ("upstreams", name)
         upstream = mapping_at(raw, *here)
-        yield from _mode_conflicts(mapping_at(upstream, "credentials"), (*here, "credentials"), anonymous=anonymous)
+        credentials, where = mapping_at(upstream, "credentials"), (*here, "credentials")
+        yield from _mode_conflicts(credentials, where, anonymous=anonymous, has_tokens=has_tokens)
         yield from _header_conflicts(upstream, here)
         yield from _identity_conflicts(
             mapping_at(upstream, "identity_headers"),
@@ -277,7 +278,9 @@ def credential_conflicts(raw: object) -> Iterator[Conflict]:
         yield from _tls_conflicts(upstream, here)
 
 
-def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: bool) -> Iterator[Conflict]:
+def _mode_conflicts(
+    given: Mapping[str, object], where: Location, *, anonymous: bool, has_tokens: bool
+) -> Iterator[Conflict]:
     mode = given.get("mode", "none")
     if not isinstance(mode, str) or mode not in _REQUIRED:
         return
@@ -303,6 +306,8 @@ def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: 
     yield from _exchange_conflicts(given, where, mode)
     if mode == "token_exchange" and anonymous:
         yield (*where, "mode"), "must not be token_exchange with auth.mode none, where callers have no token"
+    elif mode == "token_exchange" and not has_tokens:
+        yield (*where, "mode"), "must not be token_exchange without auth.issuers: an API key is no token to exchange"
 
 
 def _client_conflicts(given: Mapping[str, object], where: Location, mode: str) -> Iterator[Conflict]:
@@ -348,7 +353,7 @@ def _identity_conflicts(
     if has_several_issuers and not anonymous and identity.get("subject") is not None and identity.get("issuer") is None:
         yield (
             (*where, "issuer"),
-            "is required with subject and more than one of auth.issuers: "
+            "is required with subject and more than one of auth.issuers, where auth.api_keys count as one: "
             "one sub at two issuers is two users, whom the server tells apart by this header",
         )
 

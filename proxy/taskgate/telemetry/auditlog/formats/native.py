@@ -61,11 +61,11 @@ def actor_of_caller(caller: Caller, *, full: bool) -> dict[str, Any]:
     if identity is None:
         return {"ctx": context_ref(caller.key), **_NO_IDENTITY, "method": "none"}
     if not full:
-        return {"ctx": context_ref(caller.key), **_NO_IDENTITY, "method": "jwt"}
+        return {"ctx": context_ref(caller.key), **_NO_IDENTITY, "method": identity.method}
     claims = identity.claims
     return {
         "ctx": context_ref(caller.key),
-        "method": "jwt",
+        "method": identity.method,
         "iss": printable(identity.issuer, MAX_SENTENCE),
         "sub": printable(identity.subject, MAX_SENTENCE),
         "client_id": printable(identity.client_id, MAX_SENTENCE),

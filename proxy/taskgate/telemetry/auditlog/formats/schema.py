@@ -69,7 +69,10 @@ _CONTEXT: Final[_Schema] = {"type": ["string", "null"], "pattern": "^c_"}
 _ACTOR: Final = _closed(
     {
         "ctx": {"type": "string", "pattern": "^c_", "description": "The reference of the auth context."},
-        "method": {"enum": ["jwt", "none", None], "description": "null where only the owner of a task is known."},
+        "method": {
+            "enum": ["jwt", "none", None, "api_key"],
+            "description": "null where only the owner of a task is known.",
+        },
         "iss": _TEXT,
         "sub": _TEXT,
         "client_id": _TEXT,
