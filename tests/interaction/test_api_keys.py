@@ -229,6 +229,20 @@ async def test_beside_issuers_a_host_is_told_of_them(keys: Keys, issuer: TokenIs
         assert (await seen(gateway, WELL_KNOWN))[0] == 200
 
 
+async def test_an_issuer_that_a_reload_adds_is_named_and_its_tokens_are_accepted(
+    keys: Keys, gateway: Gateway, issuer: TokenIssuer
+) -> None:
+    assert await gateway.reload(keys.config(issuer)) == SUCCESS
+    answer = await gateway.host().ask("ping")
+    assert "resource_metadata=" in answer.headers["WWW-Authenticate"]
+    assert (await seen(gateway, WELL_KNOWN))[0] == 200
+    for credential in (keys.made["old"], issuer.token(gateway.url())):
+        assert await echoed(await gateway.greeted(token=credential)) == "the first"
+    assert await gateway.reload(keys.config()) == SUCCESS
+    assert (await gateway.host().ask("ping")).headers["WWW-Authenticate"] == "Bearer"
+    assert (await seen(gateway, WELL_KNOWN))[0] == 404
+
+
 @covers("A-AUTH-18")
 @HEADERS
 async def test_a_key_that_is_unknown_is_refused_and_counted(keys: Keys, gateway: Gateway, header: str) -> None:
