@@ -9,6 +9,7 @@ raised. No text may contain a payload, a path, an address or a token.
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 
@@ -329,8 +330,11 @@ class UpstreamFailed(GatewayError):
     """A failed request to a server, which may have acted on it if `dispatched`.
 
     The text has no address. `cause` is for operators alone: a few words such as ECONNREFUSED or
-    `HTTP 502`, without text of the server. Without one it is the reason.
+    `HTTP 502`, without text of the server. Without one it is the reason. `refusal` is for hosts: the
+    HTTP status and body of a refusal, as members of the error's data.
     """
+
+    refusal: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -340,12 +344,15 @@ class UpstreamFailed(GatewayError):
         dispatched: bool,
         retry_after: timedelta | None = None,
         cause: str | None = None,
+        refusal: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(text)
         self.reason = reason.value
         self.cause = cause or reason.value
         self.dispatched = dispatched
         self.retry_after = retry_after
+        if refusal:
+            self.refusal = dict(refusal)
 
 
 class InternalError(GatewayError):

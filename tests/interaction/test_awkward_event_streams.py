@@ -201,7 +201,8 @@ async def test_whoever_comes_to_a_server_that_cannot_be_spoken_to_is_told_and_se
     async with before(events, timeouts={"connect": "500ms", "first_byte": "1s"}) as gateway:
         error = (await gateway.host().ask("initialize", GREETING)).error
         assert (error["code"], error["message"]) == (-32603, message)
-        assert error["data"] == {"origin": "upstream", "reason": reason, "dispatched": False}
+        status = {"missing": {"httpStatus": 404}, "failing": {"httpStatus": 500}, "deaf": {"httpStatus": 500}}
+        assert error["data"] == {"origin": "upstream", "reason": reason, "dispatched": False, **status.get(wrong, {})}
         for name, value in well.items():
             setattr(events, name, value)
         assert await works(await gateway.greeted())

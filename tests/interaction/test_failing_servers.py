@@ -30,17 +30,18 @@ from helpers.server import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 
+PAGE = b"<html><body>nginx</body></html>"
 UNREADABLE = "application/json; charset*=utf-16''%00"
 FAILURES: dict[str, tuple[Reply, str, bool]] = {
     "resets the connection": (resets(), "closed", True),
     "breaks a stream off": (breaks_off(note("notifications/message", level="info", data=1)), "closed", True),
     "ends a stream without an answer": (stream(None), "closed", True),
     "breaks a document off": (breaks_off(document=True), "closed", True),
-    "answers 400": (status(400), "refused", False),
-    "answers 403": (status(403), "refused", False),
-    "answers 429": (status(429), "refused", False),
-    "answers 500": (status(500), "refused", True),
-    "answers 503": (status(503), "refused", True),
+    "answers 400": (status(400, PAGE, content_type="text/html"), "refused", False),
+    "answers 403": (status(403, PAGE, content_type="text/html"), "refused", False),
+    "answers 429": (status(429, PAGE, content_type="text/html"), "refused", False),
+    "answers 500": (status(500, PAGE, content_type="text/html"), "refused", True),
+    "answers 503": (status(503, PAGE), "refused", True),
     "answers HTML": (raw(b"<html>", content_type="text/html"), "malformed", True),
     "answers in a type that cannot be read": (raw(b"{}", content_type=UNREADABLE), "malformed", True),
     "answers no JSON": (raw(b"{"), "malformed", True),
@@ -60,7 +61,7 @@ async def test_a_plain_call_to_a_server_that_fails_gets_an_error_that_says_why(
     server.script["broken"] = reply
     answer = await host.call("broken")
     assert (answer.status, answer.code) == (200, -32603)
-    assert answer.error["data"] == {"origin": "upstream", "reason": reason, "dispatched": dispatched}
+    assert without_status(answer.error["data"]) == {"origin": "upstream", "reason": reason, "dispatched": dispatched}
     assert_nothing_leaks(server, answer.text)
     assert len(server.heard("tools/call")) == 1
     assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
@@ -78,7 +79,7 @@ async def test_a_task_on_a_server_that_fails_is_failed_and_says_why(
     server.script["broken"] = reply
     task = await host.start("broken")
     answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
-    assert answer.error["data"] == {"origin": "upstream", "reason": reason, "dispatched": dispatched}
+    assert without_status(answer.error["data"]) == {"origin": "upstream", "reason": reason, "dispatched": dispatched}
     last = await host.task(task["taskId"])
     assert (last["status"], last["statusMessage"]) == ("failed", answer.error["message"])
     assert_nothing_leaks(server, answer.text)
@@ -232,6 +233,12 @@ async def test_a_redirect_within_the_servers_origin_is_followed_with_method_and_
     async with serve(configuration({"reports": f"{server.url}/elsewhere"})) as gateway:
         host = await gateway.greeted()
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+
+
+def without_status(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of an error without the HTTP status, which only a refusal has."""
+    assert ("httpStatus" in data) == (data["reason"] == "refused")
+    return {name: value for name, value in data.items() if name != "httpStatus"}
 
 
 def assert_nothing_leaks(server: ScriptedServer, text: str) -> None:

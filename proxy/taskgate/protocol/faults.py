@@ -212,7 +212,7 @@ def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
     if error.reason in _OWN_REASONS:
         # A call with an unknown outcome looks the same, whichever side lost it.
         return {**own_data(error.reason), "dispatched": error.dispatched}
-    return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
+    return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched, **error.refusal}
 
 
 _OWN_REASONS: Final = frozenset({UpstreamReason.CALL_LOST.value, UpstreamReason.INTERNAL.value})

@@ -1,6 +1,7 @@
 """Redaction of server output for the log: `SecretRedaction` removes configured secrets. Pure.
 
-Used for the standard error of programs (`stdio.stderr_log`) and for error texts (`HandshakeLog`).
+Used for the standard error of programs (`stdio.stderr_log`), for error texts (`HandshakeLog`), and for
+bodies of refusals (`call_streams`).
 """
 
 import json
@@ -40,22 +41,21 @@ class SecretRedaction:
         """
         text = said.decode("utf-8", "replace").rstrip()
         if self._secrets is not None:
-            text = _marked(text, self._secrets)
+            text = self.marked(text)
             if not is_whole:
                 # The end of a cut line may be the beginning of a secret.
                 text = text[: max(0, len(text) - self._longest)]
         return text if is_whole and len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
-
-def _marked(text: str, secrets: re.Pattern[str]) -> str:
-    """Replace the secrets in a text, and secrets that overlap by one mark."""
-    shown, end = "", 0
-    for match in secrets.finditer(text):
-        start, stop = match.span(1)
-        if start >= end:
-            shown += text[end:start] + _MARK
-        end = max(end, stop)
-    return shown + text[end:]
+    def marked(self, text: str) -> str:
+        """Replace the secrets in a text, and secrets that overlap by one mark."""
+        shown, end = "", 0
+        for match in self._secrets.finditer(text) if self._secrets is not None else ():
+            start, stop = match.span(1)
+            if start >= end:
+                shown += text[end:start] + _MARK
+            end = max(end, stop)
+        return shown + text[end:]
 
 
 def _parts(value: str) -> Iterator[str]:

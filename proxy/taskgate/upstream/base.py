@@ -160,9 +160,14 @@ POSTED: Final = SameHeaders({"Content-Type": "application/json", "Accept": "appl
 
 
 class Sendable(Protocol):
-    """A call that is marked when its request leaves."""
+    """A call that is marked when its request leaves.
+
+    `shown` are the headers with credentials that its request had, set if the server refuses it with an
+    HTTP status.
+    """
 
     sent: bool
+    shown: Mapping[str, str]
 
 
 @dataclass(slots=True)

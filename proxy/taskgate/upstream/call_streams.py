@@ -3,27 +3,44 @@
 What is no message is skipped, as released hosts skip it, and what is in an array is read in its order
 (`hear_unusual`). An answer to this very request that cannot be read ends the call.
 
+Under an HTTP error status there is a response, or a body that explains the refusal (`read_refusal`).
+
 Usual progress is by far the most frequent message, and needs no wait. So the stream is asked to pass
 it on as it arrives (`Messages.offer_to`), without waking the task of the call.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from taskgate.errors import UpstreamFailed
+from taskgate.jsontext.depth import is_deeper
+from taskgate.jsontext.edits import dump
 from taskgate.protocol.faults import NoMessage, no_message
 from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.messages import Response
 from taskgate.system.offload import offload
-from taskgate.upstream.base import Messages
+from taskgate.system.redaction import SecretRedaction
+from taskgate.upstream.base import Incoming, Messages
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.duplex.peek import parts_of, seems_to_answer
 from taskgate.upstream.settings import UpstreamObserver
 
 MOST_IN_ARRAY: Final = 64
 """The most messages of an array that are read, as of one of a host: limits on notifications count it as one."""
+
+
+MOST_EXPLAINED: Final = 4096
+"""Characters of the body of a refusal that hosts get."""
+_LARGEST: Final = 64 * 1024
+"""Bytes of the largest body of a refusal that is looked at."""
+_DEEPEST: Final = 64
+_REFUSAL: Final = 10.0
+"""Seconds for which the body of a refusal is read. Its status says enough to go on."""
 
 
 async def read_stream(
@@ -107,6 +124,49 @@ async def hear_unusual(
     if not parts:
         await _skip(observer, call, message)
     return found
+
+
+async def read_refusal(
+    incoming: Incoming, read: Callable[[bytes], Awaitable[Response | None]], hidden: Iterable[str]
+) -> tuple[Response | None, Any]:
+    """Return the response that an answer with an HTTP error status has, None without one, and the body for hosts.
+
+    `read` returns the response that a message is, or None for another message; it raises UpstreamFailed for no
+    message. Only such a body is for hosts, without what is `hidden` (docs/decisions/0132).
+    """
+    with suppress(UpstreamFailed, TimeoutError):
+        async with asyncio.timeout(_REFUSAL):
+            async for message in incoming.messages():
+                try:
+                    response = await read(message)
+                except UpstreamFailed:
+                    return None, None if incoming.streams else _explanation(message, hidden)
+                if response is not None:
+                    return response, None
+    return None, None
+
+
+def _explanation(body: bytes, hidden: Iterable[str]) -> Any:
+    """Return what the body of a refusal says, as JSON or else as text, without what is `hidden`.
+
+    None for a page of HTML, a body that is too large or no text, and an empty one. A long one is text, and cut.
+    """
+    if len(body) > _LARGEST or is_deeper(body, _DEEPEST):
+        return None
+    try:
+        try:
+            text = dump(orjson.loads(body))
+        except orjson.JSONDecodeError:
+            said = body.decode().strip()
+            text = "null" if said.startswith("<") else dump(said)
+        text = SecretRedaction(hidden).marked(text)
+        # A number of JSON may be a secret, and what takes its place is no JSON.
+        explanation = orjson.loads(text)
+    except ValueError:
+        return None
+    if len(text) <= MOST_EXPLAINED:
+        return explanation
+    return f"{(explanation if isinstance(explanation, str) else text)[:MOST_EXPLAINED]}…"
 
 
 async def hear_aside(observer: UpstreamObserver, hear: Callable[[bytes], Awaitable[None]], message: bytes) -> None:

@@ -366,6 +366,7 @@ class RunningCall(CancelScope):
     told by the code around the block.
 
     - `sent`: some of the request may have reached the server. False while the connection is made.
+    - `shown` are the headers with credentials of a request that was refused with an HTTP status.
     - `answer` is an answer that arrived outside of the request's own stream.
     - `was_let_go`: the gateway ends the call itself, by closing the session.
     - `was_refused`: the answer came under an HTTP error status.
@@ -394,6 +395,7 @@ class RunningCall(CancelScope):
         "principal",
         "resumes",
         "sent",
+        "shown",
         "spent",
         "was_heard",
         "was_let_go",
@@ -422,6 +424,7 @@ class RunningCall(CancelScope):
         self.last_progress: Notification | None = None
         self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = self.has_token = False
         self.was_heard = False
+        self.shown = _NONE_SHOWN
         self._open_questions = 0
         self.began_at = 0.0
         """The loop time of `begin`."""
@@ -488,5 +491,6 @@ class RunningCall(CancelScope):
             self.cancel()
 
 
+_NONE_SHOWN: Final[Mapping[str, str]] = {}
 _NO_TIME: Final = 0.001
 """Seconds that are not worth another timer."""

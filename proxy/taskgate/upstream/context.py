@@ -22,6 +22,8 @@ from itertools import chain, repeat
 from logging import DEBUG, getLogger
 from typing import Any, Final
 
+from yarl import URL
+
 from taskgate.clock import Entropy
 from taskgate.domain.versions import Era, Eras, Revision
 from taskgate.errors import MalformedMessage, UpstreamFailed, UpstreamReason
@@ -119,6 +121,8 @@ def _member(params: Params, name: str) -> Any:
 
 log = getLogger("taskgate.upstream")
 
+_KEY: Final = 16
+"""Characters of the shortest part of a path that is taken for a key."""
 QUIET: Final = 600.0
 """Seconds for which the same failure is not logged again."""
 
@@ -227,6 +231,20 @@ def secrets_of(settings: UpstreamSettings) -> tuple[str, ...]:
     fixed = settings.headers if settings.stdio is None else settings.stdio.env
     shown = (settings.credentials.value,) if isinstance(settings.credentials, FixedHeader) else ()
     return (*fixed.values(), *shown)
+
+
+def hidden_from_hosts(settings: UpstreamSettings, *shown: str) -> Iterator[str]:
+    """Yield what no text of the server may tell hosts: the address of the server, and what the gateway has `shown` it
+    in headers."""
+    for value in shown:
+        # The scheme before a token is no secret.
+        yield from (value, value.rpartition(" ")[2])
+    if settings.url is not None:
+        url = URL(settings.url)
+        yield from (settings.url, url.authority, url.path_qs, url.raw_path_qs, url.path, url.raw_path)
+        yield from url.query.values()
+        # A shorter one is rather a word.
+        yield from (part for part in url.parts if len(part) >= _KEY)
 
 
 def _redacted(secrets: tuple[str, ...], said: str) -> str:

@@ -211,7 +211,7 @@ class EraFinder:
             async with asyncio.timeout(max(PATIENCE.total_seconds(), patience)):
                 incoming = await upstream_context.transport.send(outgoing)
                 try:
-                    return await _read_discovery(incoming)
+                    return await _read_discovery(incoming, upstream_context.settings.has_credentials)
                 finally:
                     incoming.release(answered=True)
         except (TimeoutError, failures.Unsurvived):
@@ -222,13 +222,13 @@ class EraFinder:
             raise
 
 
-async def _read_discovery(incoming: Incoming) -> _Discovered:
+async def _read_discovery(incoming: Incoming, has_credentials: bool) -> _Discovered:
     """Return what an answer to `server/discover` shows: the legacy era if no message shows one.
 
     Raises UpstreamFailed for an HTTP status that says nothing about the server.
     """
     if failures.tells_nothing(incoming.status):
-        raise failures.refused(incoming.status)
+        raise failures.refused(incoming.status, has_credentials=has_credentials)
     async for message in incoming.messages():
         era = era_of_discovery(message)
         if era is not None:

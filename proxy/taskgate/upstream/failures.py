@@ -6,6 +6,7 @@ docstring of each class and constructor says what has happened.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,8 +22,15 @@ class Unwelcome(UpstreamFailed):
     `error` is the JSON-RPC error of the answer, empty for a bare HTTP status.
     """
 
-    def __init__(self, text: str, error: dict[str, Any], *, cause: str | None = None) -> None:
-        super().__init__(UpstreamReason.REFUSED, text, dispatched=False, cause=cause)
+    def __init__(
+        self,
+        text: str,
+        error: dict[str, Any],
+        *,
+        cause: str | None = None,
+        refusal: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(UpstreamReason.REFUSED, text, dispatched=False, cause=cause, refusal=refusal)
         self.error = error
 
 
@@ -30,9 +38,10 @@ class SessionDoubted(UpstreamFailed):
     """The server refused a request in a session with an HTTP status by which some servers say that they
     no longer know the session. It did not act."""
 
-    def __init__(self, status: int) -> None:
-        refusal = refused(status)
-        super().__init__(UpstreamReason.REFUSED, str(refusal), dispatched=False, cause=refusal.cause)
+    def __init__(self, refusal: UpstreamFailed) -> None:
+        super().__init__(
+            UpstreamReason.REFUSED, str(refusal), dispatched=False, cause=refusal.cause, refusal=refusal.refusal
+        )
 
 
 class EraLeft(UpstreamFailed):
@@ -169,7 +178,8 @@ def lost_sight(failure: UpstreamFailed | None) -> UpstreamFailed:
     why = "it answered with an error" if failure is None else str(failure)
     cause = None if failure is None else failure.cause
     text = f"The server no longer reports on its task for the call: {why}"
-    return UpstreamFailed(reason, text, dispatched=True, cause=cause)
+    refusal = None if failure is None else failure.refusal
+    return UpstreamFailed(reason, text, dispatched=True, cause=cause, refusal=refusal)
 
 
 def silent() -> UpstreamFailed:
@@ -222,7 +232,9 @@ def unread() -> UpstreamFailed:
 
 def begun(failure: UpstreamFailed) -> UpstreamFailed:
     """Return the failure of a request that the server refused after it had sent something of it."""
-    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause)
+    return UpstreamFailed(
+        UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause, refusal=failure.refusal
+    )
 
 
 def session_lost() -> UpstreamFailed:
@@ -230,15 +242,22 @@ def session_lost() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.SESSION_LOST, "The server ended the session", dispatched=False)
 
 
-def refused(status: int) -> UpstreamFailed:
-    """An HTTP status that is no success and no redirect. Below 500 the server did not act."""
+def refused(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:
+    """An HTTP status that is no success and no redirect. Below 500 the server did not act.
+
+    `body` is what hosts get of the answer's body. `has_credentials`: some are configured for the server.
+    """
     text = f"The server refused the request with HTTP status {status}"
-    if status in _UNAUTHORIZED:
-        text = "The server refused the gateway's credentials"
-    cause = http_cause(status)
-    if status >= 500:
-        return Unserved(UpstreamReason.REFUSED, text, dispatched=True, cause=cause)
-    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False, cause=cause)
+    if status == _UNAUTHORIZED:
+        text = _WRONG_CREDENTIALS if has_credentials else _NO_CREDENTIALS
+    elif status == _FORBIDDEN:
+        text = f"The server forbids the request (HTTP status {status})"
+    refusal: dict[str, Any] = {"httpStatus": status}
+    # An answer to the gateway's credentials is not for hosts.
+    if body and status != _UNAUTHORIZED:
+        refusal["body"] = body
+    kind = Unserved if status >= 500 else UpstreamFailed
+    return kind(UpstreamReason.REFUSED, text, dispatched=status >= 500, cause=http_cause(status), refusal=refusal)
 
 
 def http_cause(status: int) -> str:
@@ -262,10 +281,12 @@ def redirected(status: int) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=status not in KEEPING_REDIRECTS)
 
 
-def unwelcome(status: int) -> UpstreamFailed:
-    """An HTTP status of a refused request, without a JSON-RPC body."""
-    refusal = refused(status)
-    return Unwelcome(str(refusal), {}, cause=refusal.cause) if status in _UNKNOWING else refusal
+def unwelcome(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:
+    """An HTTP status of a refused request, without a JSON-RPC body; see `refused`."""
+    refusal = refused(status, body=body, has_credentials=has_credentials)
+    if status not in _UNKNOWING:
+        return refusal
+    return Unwelcome(str(refusal), {}, cause=refusal.cause, refusal=refusal.refusal)
 
 
 def refusal_of_session(response: Response) -> str | None:
@@ -329,11 +350,18 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     """
     reason = UpstreamReason(failure.reason)
     if is_down(failure):
-        return Down(reason, str(failure), dispatched=False, retry_after=failure.retry_after, cause=failure.cause)
+        return Down(
+            reason,
+            str(failure),
+            dispatched=False,
+            retry_after=failure.retry_after,
+            cause=failure.cause,
+            refusal=failure.refusal,
+        )
     if not failure.dispatched:
         return failure
     kind = Ours if isinstance(failure, Ours) else UpstreamFailed
-    return kind(reason, str(failure), dispatched=False, cause=failure.cause)
+    return kind(reason, str(failure), dispatched=False, cause=failure.cause, refusal=failure.refusal)
 
 
 def sent(failure: UpstreamFailed) -> UpstreamFailed:
@@ -341,9 +369,7 @@ def sent(failure: UpstreamFailed) -> UpstreamFailed:
 
     It is `dispatched`, even if the request that failed was not sent.
     """
-    if failure.dispatched:
-        return failure
-    return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause)
+    return failure if failure.dispatched else begun(failure)
 
 
 _FOR_NOW: Final = http_cause(429)
@@ -356,7 +382,10 @@ KEEPING_REDIRECTS: Final = frozenset({307, 308})
 _OF_SERVERS_DOWN: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )
-_UNAUTHORIZED: Final = frozenset({401, 403})
-_OF_THE_CALLER: Final = _UNAUTHORIZED | {429}
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_OF_THE_CALLER: Final = frozenset({_UNAUTHORIZED, _FORBIDDEN, 429})
+_WRONG_CREDENTIALS: Final = "The server refused the gateway's credentials"
+_NO_CREDENTIALS: Final = "The server requires credentials, and none are configured: set upstreams.*.credentials"
 _UNKNOWING: Final = frozenset({400, 404, 405})
 """Statuses by which a server may refuse what its era does not know."""

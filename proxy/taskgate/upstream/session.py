@@ -588,6 +588,8 @@ class SessionTransport:
         ):
             # The server did not run it.
             return await self.send(asked, by=by, is_again=True)
+        if shown is not None and asked.call is not None and incoming.status >= _REFUSED:
+            asked.call.shown = shown
         return incoming
 
     async def close(self) -> None:
@@ -629,6 +631,7 @@ def _is_answer(failure: UpstreamFailed) -> bool | None:
 
 # To read a member from its class costs as much as a call in Python 3.11.
 _CLOSED: Final = CircuitState.CLOSED
+_REFUSED: Final = 400
 _UNAUTHORIZED: Final = 401
 _DOWN: Final = frozenset({502, 503, 504})
 _TIMEOUT: Final = UpstreamReason.TIMEOUT.value

@@ -269,6 +269,11 @@ class UpstreamSettings:
         return replace(self, credentials=credentials, headers=dict.fromkeys(self.headers, ""))
 
     @property
+    def has_credentials(self) -> bool:
+        """Whether the gateway has anything to show to the server."""
+        return self.credentials is not None or bool(self.headers) or self.tls.cert_file is not None
+
+    @property
     def place(self) -> tuple[str, ...]:
         """The server's URL, or the command that runs it: by it one server is told from another."""
         if self.stdio is not None:

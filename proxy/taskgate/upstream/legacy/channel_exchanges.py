@@ -194,11 +194,12 @@ class ChannelExchanges:
 
     def _refusal(self, status: int) -> UpstreamFailed:
         """Return what it means that an SSE server refused a message with this HTTP status."""
+        has_credentials = self._upstream_context.settings.has_credentials
         if not self._is_open and failures.tells_nothing(status):
-            return failures.refused(status)
+            return failures.refused(status, has_credentials=has_credentials)
         if status in _SESSION_UNKNOWN and self._session is not None:
             return failures.session_lost()
-        return failures.unwelcome(status)
+        return failures.unwelcome(status, has_credentials=has_credentials)
 
 
 _SESSION_UNKNOWN: Final = frozenset({400, 404})

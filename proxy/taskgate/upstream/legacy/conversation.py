@@ -44,9 +44,9 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Messages, Outgoing, SameHeaders
-from taskgate.upstream.call_streams import hear_unusual
+from taskgate.upstream.call_streams import hear_unusual, read_refusal
 from taskgate.upstream.calls import CallListener, Principal, Resumed, ResumePoint, RunningCall
-from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.context import UpstreamContext, hidden_from_hosts
 from taskgate.upstream.duplex.transport import ChannelSender
 from taskgate.upstream.legacy.background_posts import BackgroundPosts
 from taskgate.upstream.legacy.channel_exchanges import ChannelExchanges, ChannelStream
@@ -245,24 +245,21 @@ class LegacyExchanges:
         A restarted server answers an unknown session with 404, as it must, or with another status, as
         released servers do.
         """
-        status = incoming.status
+        status, settings = incoming.status, self._upstream_context.settings
         if not self.is_open and failures.tells_nothing(status):
             # Such a status is no answer of the server to the handshake, whatever its body.
-            raise failures.refused(status)
+            raise failures.refused(status, has_credentials=settings.has_credentials)
         if status == 404 and self.session is not None:
             raise failures.session_lost()
-        response = None
-        with suppress(UpstreamFailed):
-            async for message in incoming.messages():
-                response = await self._response_in(call, message)
-                if response is not None:
-                    break
+        hidden = hidden_from_hosts(settings, *call.shown.values(), self.session or "")
+        response, body = await read_refusal(incoming, partial(self._response_in, call), hidden)
         if response is not None and response.error is not None:
             call.was_refused = True
             return response
+        body, has_credentials = body if self.is_open else None, settings.has_credentials
         if self.session is not None and status in failures.SESSION_REFUSALS:
-            raise failures.SessionDoubted(status)
-        raise failures.unwelcome(status)
+            raise failures.SessionDoubted(failures.refused(status, body=body, has_credentials=has_credentials))
+        raise failures.unwelcome(status, body=body, has_credentials=has_credentials)
 
     def _take_session(self, session: str | None) -> None:
         """Store the server's session id, if any. Raises UpstreamFailed for an invalid one."""
@@ -360,7 +357,7 @@ class Conversation:
         self._exchanges.welcome(server.peer.revision)
         status = await self._exchanges.say(self._upstream_context.dialect.initialized())
         if not 200 <= status < 300:
-            raise failures.refused(status)
+            raise failures.refused(status, has_credentials=self._upstream_context.settings.has_credentials)
 
     def adopt(self, session: str | None, revision: Revision) -> None:
         """Use a session that another process opened, instead of `begin`.

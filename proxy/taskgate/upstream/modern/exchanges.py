@@ -7,7 +7,6 @@ outside of calls come by `subscriptions`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,9 +22,9 @@ from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.call_streams import hear_unusual, read_stream
+from taskgate.upstream.call_streams import hear_unusual, read_refusal, read_stream
 from taskgate.upstream.calls import RunningCall
-from taskgate.upstream.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext, hidden_from_hosts
 from taskgate.upstream.notification_limits import decode_large
 
 
@@ -136,10 +135,11 @@ class ModernExchanges:
         answered = False
         try:
             if asks_who and failures.tells_nothing(incoming.status):
-                raise failures.refused(incoming.status)
+                has_credentials = self._upstream_context.settings.has_credentials
+                raise failures.refused(incoming.status, has_credentials=has_credentials)
             response: Response | None
             if not 200 <= incoming.status < 300:
-                response = await self._refusal(call, incoming)
+                response = await self._refusal(call, incoming, is_of_handshake=asks_who)
             elif incoming.streams:
                 response = await self._read(call, incoming)
             else:
@@ -195,16 +195,13 @@ class ModernExchanges:
             return refusal
         return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
 
-    async def _refusal(self, call: RunningCall, incoming: Incoming) -> Response:
+    async def _refusal(self, call: RunningCall, incoming: Incoming, *, is_of_handshake: bool) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
         means."""
-        status = incoming.status
-        response = None
-        with suppress(UpstreamFailed):
-            async for message in incoming.messages():
-                response = await self._response_in(message, call)
-                if response is not None:
-                    break
+        settings = self._upstream_context.settings
+        hidden = hidden_from_hosts(settings, *call.shown.values())
+        response, body = await read_refusal(incoming, lambda message: self._response_in(message, call), hidden)
         if response is not None and response.error is not None:
             return response
-        raise failures.unwelcome(status)
+        body = None if is_of_handshake else body
+        raise failures.unwelcome(incoming.status, body=body, has_credentials=settings.has_credentials)

@@ -76,7 +76,7 @@ class AnswerHead:
         self.streams: Final = media_type == "text/event-stream"
         self.unreadable: str | None = None
         encoding = headers.get(hdrs.CONTENT_ENCODING)
-        if not self.streams and media_type != "application/json":
+        if not (self.streams or media_type == "application/json" or (self.status >= 400 and _explains(media_type))):
             self.unreadable = "its answer is neither JSON nor an event stream"
         elif encoding is not None and encoding.lower() != "identity":
             self.unreadable = "its answer has a content encoding that was not requested"
@@ -85,6 +85,11 @@ class AnswerHead:
     def is_interim(self) -> bool:
         """Whether another head follows, that of the answer itself."""
         return 100 <= self.status < 200 and self.status != SWITCHED
+
+
+def _explains(media_type: str | None) -> bool:
+    """Whether a body under an error status may say why: JSON of any kind, text, or without a type."""
+    return media_type is None or media_type == "text/plain" or media_type.endswith("+json")
 
 
 def _length_of(message: RawResponseMessage) -> tuple[int, bool]:
