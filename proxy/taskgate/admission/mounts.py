@@ -75,8 +75,8 @@ class Mounts:
     """The present mounts by name and by path, and their paths. Other parts hold these, so `replace`
     changes them in place.
 
-    A path with a slash at its end is the same as without. No other spelling is normalized. `by_path`
-    also has some removed mounts whose path is not used again, so that admitted requests can go on.
+    A path with a slash at its end is the same as without; / has no other. No other spelling is normalized.
+    `by_path` also has some removed mounts whose path is not used again, so that admitted requests can go on.
     """
 
     def __init__(self, mounts: Iterable[Mount] = ()) -> None:
@@ -95,12 +95,12 @@ class Mounts:
         self.by_name.update((mount.name, mount) for mount in present)
         self._named.clear()
         self._named.update(mount.name for mount in present if mount.info is None)
-        served = {path: mount for mount in present for path in (mount.path, f"{mount.path}/")}
+        served = {path: mount for mount in present for path in (mount.path, f"{mount.path.rstrip('/')}/")}
         self.by_path.update(served)
         self.paths.clear()
         self.paths.update(served)
         gone = [path for path in self.by_path if path not in self.paths]
-        # Each mount has two.
+        # Each mount has two, or one at /.
         for path in gone[: -2 * MOST_REMEMBERED]:
             del self.by_path[path]
 

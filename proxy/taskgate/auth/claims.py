@@ -255,7 +255,7 @@ def read_claims(
     if missing:
         raise _refusal(AuthReason.CLAIM, settings, f"the token has no {_listed(missing, 'and no')}")
     accepted = settings.audience or (audience,)
-    if not _has_audience(payload.get(claim), accepted):
+    if not _has_audience(payload.get(claim), settings.audience or _spellings(audience)):
         expected, found = _shown(list(accepted)), _shown(payload.get(claim))
         needed = (
             f"expected is {_listed(expected, 'or')}" if settings.audience else f"this resource is {_told(audience)}"
@@ -319,6 +319,14 @@ def _is_accepted_type(header: Mapping[str, object], profile: TokenProfile) -> bo
         return profile is TokenProfile.GENERIC
     typ = header["typ"]
     return isinstance(typ, str) and typ.lower().removeprefix("application/") in _TYPES[profile]
+
+
+def _spellings(address: str) -> tuple[str, ...]:
+    """The address of a mount, and with a slash if it has no path: both are one URL (RFC 3986, 6.2.3).
+
+    Clients that read it as a URL ask for a token with the slash.
+    """
+    return (address, f"{address}/") if address.count("/") == _SLASHES_OF_ORIGIN else (address,)
 
 
 def _has_audience(audience: object, accepted: tuple[str, ...]) -> bool:
@@ -427,6 +435,7 @@ def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
 
 
 _UNTOLD: Final = re.compile(r"[^A-Za-z0-9 ._~:/?#@!$&'()*+;%|^\[\]{}-]").sub
+_SLASHES_OF_ORIGIN: Final = 2
 _MAX_TIME: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_TOKEN_CLAIMS: Final = ("nonce", "at_hash", "c_hash")
