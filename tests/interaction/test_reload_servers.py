@@ -122,7 +122,7 @@ async def test_the_end_of_a_gateway_ends_its_sessions_at_a_server_that_it_was_ab
     )
     async with serve(first) as gateway:
         await gateway.greeted()
-        await eventually(lambda: server.heard("tools/list"))
+        await eventually(lambda: server.heard("ping"))
         assert await gateway.reload(second) == SUCCESS
     assert len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2
 

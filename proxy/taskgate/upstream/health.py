@@ -18,7 +18,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
-from taskgate.protocol.vocabulary import PING
+from taskgate.protocol.vocabulary import PING, TOOLS_LIST
 from taskgate.system.background import cancel_and_wait
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener, UpstreamCall
@@ -170,14 +170,15 @@ class Checks:
 
     async def _ask(self) -> None:
         """Send the configured request. Any answer will do. Raises UpstreamFailed."""
-        if self._health.method == PING and self._session.era is Era.MODERN:
+        lists_tools = self._health.lists_tools
+        if not lists_tools and self._session.era is Era.MODERN:
             # The modern era has no ping, but a new session sends `server/discover`. Sessions cost a
             # modern server nothing: it does not know of them.
             await self._session.close()
             self._session = self._new_session()
             await self._session.open()
             return
-        await self._session.call(UpstreamCall(self._health.method), DEAF)
+        await self._session.call(UpstreamCall(TOOLS_LIST if lists_tools else PING), DEAF)
 
     def _note(self, result: ProbeResult) -> None:
         good = result.good

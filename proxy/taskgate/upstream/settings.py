@@ -14,7 +14,6 @@ from taskgate.domain.versions import Era, Revision, era_of
 from taskgate.egress import DIRECT, Egress
 from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.vocabulary import TOOLS_LIST
 
 _USUAL_CATALOGUE: Final = CatalogueBounds()
 
@@ -173,11 +172,11 @@ class Breaker:
 class HealthSettings:
     """Health checks of a server.
 
-    `method` is `tools/list` or `ping`. The server is down after `unhealthy_after` failed checks in
+    With `lists_tools` each of them is a `tools/list`. The server is down after `unhealthy_after` failed checks in
     a row, up after `healthy_after` good ones.
     """
 
-    method: str = TOOLS_LIST
+    lists_tools: bool = False
     interval: timedelta = timedelta(seconds=15)
     timeout: timedelta = timedelta(seconds=5)
     unhealthy_after: int = 3

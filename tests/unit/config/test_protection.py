@@ -36,14 +36,14 @@ def test_what_is_written_is_what_a_server_is_made_with(loads: Loads, minimal: st
         _with(
             minimal,
             "retries: {attempts: 4, backoff: 1s, max_backoff: 2s}, concurrency: 3, queue: {size: 0, max_wait: 4s}, "
-            "health: {method: ping, interval: 5s, timeout: 6s, unhealthy_after: 7, healthy_after: 8}, "
+            "health: {method: tools/list, interval: 5s, timeout: 6s, unhealthy_after: 7, healthy_after: 8}, "
             "circuit_breaker: {failures: 9, window: 10s, open_for: 11s, half_open: 12}",
         )
     )
     settings = upstream_settings(config, "reports")
     assert settings.retries == Retries(attempts=4, backoff=SECOND, max_backoff=2 * SECOND)
     assert settings.health == HealthSettings(
-        method="ping", interval=5 * SECOND, timeout=6 * SECOND, unhealthy_after=7, healthy_after=8
+        lists_tools=True, interval=5 * SECOND, timeout=6 * SECOND, unhealthy_after=7, healthy_after=8
     )
     assert settings.breaker == Breaker(failures=9, window=10 * SECOND, open_for=11 * SECOND, half_open=12)
     assert bulkhead_settings(config, "reports") == BulkheadSettings(

@@ -9,8 +9,8 @@ from unit.upstream.conftest import Caller
 
 
 def soon(**changes: Any) -> HealthSettings:
-    """A health with the changes that the test wants."""
-    fast = {"interval": timedelta(milliseconds=5), "timeout": timedelta(seconds=5)}
+    """A health that asks for tools, with the changes that the test wants."""
+    fast = {"interval": timedelta(milliseconds=5), "timeout": timedelta(seconds=5), "lists_tools": True}
     return HealthSettings(**(fast | changes))
 
 

@@ -69,10 +69,24 @@ async def test_checks_are_in_no_count_but_their_own(server: ScriptedServer, chec
     assert (caller.heard.answered, caller.heard.streams, caller.heard.lost) == ([], [], 0)
 
 
-async def test_a_ping_is_sent_where_that_is_the_method(server: ScriptedServer, checked: Callable[..., Caller]) -> None:
-    caller = checked(soon(method="ping"))
-    assert await checks(caller, 2) == [(True, True)] * 2
-    assert (len(server.heard("ping")) >= 2, server.heard("tools/list")) == (True, [])
+@pytest.mark.parametrize("has_ping", [True, False])
+async def test_a_server_is_pinged_and_well_whatever_it_answers(
+    server: ScriptedServer, checked: Callable[..., Caller], has_ping: bool
+) -> None:
+    if not has_ping:
+        server.methods["ping"] = refusal(-32601, "Method not found")
+    caller = checked(soon(lists_tools=False))
+    assert await checks(caller, 3) == [(True, True)] * 3
+    assert (len(server.heard("ping")) >= 3, server.heard("tools/list")) == (True, [])
+    assert len(server.heard("initialize")) == 1
+
+
+async def test_a_server_that_does_not_answer_a_ping_is_down(
+    server: ScriptedServer, checked: Callable[..., Caller]
+) -> None:
+    server.methods["ping"] = Hold()
+    caller = checked(soon(lists_tools=False, unhealthy_after=1, timeout=timedelta(seconds=1)))
+    assert await checks(caller, 1) == [(False, False)]
 
 
 GOOD = {"an error of JSON-RPC": refusal(-32601, "none"), "401": status(401), "403": status(403), "429": status(429),

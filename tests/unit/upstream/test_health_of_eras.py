@@ -25,7 +25,7 @@ async def modern() -> AsyncIterator[ScriptedServer]:
 async def test_a_server_without_pings_is_asked_who_it_is(
     modern: ScriptedServer, new_caller_of: Callable[..., Caller], revision: Revision | None
 ) -> None:
-    caller = new_caller_of(modern.url, health=soon(method="ping"), revision=revision)
+    caller = new_caller_of(modern.url, health=soon(lists_tools=False), revision=revision)
     caller.upstream.open()
     assert await checks(caller, 4) == [(True, True)] * 4
     assert len(modern.heard("server/discover")) >= 3

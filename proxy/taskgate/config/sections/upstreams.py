@@ -46,6 +46,7 @@ from taskgate.config.sections.extensions import ExtensionsSection
 from taskgate.domain.versions import Revision
 from taskgate.egress import DIRECT, Egress
 from taskgate.protocol.discovery import CatalogueBounds
+from taskgate.protocol.vocabulary import TOOLS_LIST
 from taskgate.upstream.settings import (
     MAX_HEADER,
     Breaker,
@@ -211,8 +212,11 @@ class HealthSection(Section):
     gets no calls.
     """
 
-    method: Literal["tools/list", "ping"] = "tools/list"
-    """The method of the request. Any answer counts as healthy, a JSON-RPC error as well."""
+    method: Literal["auto", "tools/list", "ping"] = "auto"
+    """The method of the request. Any answer counts as healthy, a JSON-RPC error as well.
+
+    auto: `ping`, or `server/discover` in the modern era; ping: the same.
+    """
     interval: PositiveDuration = 15 * SECOND
     """The time from the start of a check to that of the next, a tenth less or more."""
     timeout: PositiveDuration = 5 * SECOND
@@ -225,7 +229,7 @@ class HealthSection(Section):
     def to_settings(self) -> HealthSettings:
         """Return the settings of health checks."""
         return HealthSettings(
-            method=self.method,
+            lists_tools=self.method == TOOLS_LIST,
             interval=self.interval,
             timeout=self.timeout,
             unhealthy_after=self.unhealthy_after,
