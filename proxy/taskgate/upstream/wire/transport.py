@@ -104,6 +104,9 @@ REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a
 connection that may be closing must not get a call that is sent only once."""
 
+RESTED: Final = 0.1
+"""Seconds after which an idle connection is looked at before it is used: a system call. A busy one is not."""
+
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 UNKNOWN: Final = 404
@@ -158,17 +161,24 @@ class Pool:
         none.
 
         The last one is the safest: a server closes the longest idle one first. Older ones that are
-        past their time are dropped on the way.
+        past their time are dropped on the way. So is one that has rested, and of which anything has
+        arrived that the loop has not read: nearly always the server has closed it.
         """
         idle, loop = self._idle, self._loop
         if not idle or loop is None:
             return None
-        # The time before which one must have become idle to be too old.
-        cutoff = loop.time() - self._reuse_within
+        # The times before which one must have become idle to be too old, and to have rested.
+        cutoff = (now := loop.time()) - self._reuse_within
+        rested = now - RESTED
         while idle:
             connection, since = idle.popitem()
             transport = connection.transport
-            if since > cutoff and transport is not None and not transport.is_closing():
+            if (
+                since > cutoff
+                and transport is not None
+                and not transport.is_closing()
+                and (since > rested or not connection.has_unread)
+            ):
                 return connection
             connection.drop()
         return None

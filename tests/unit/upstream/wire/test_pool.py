@@ -1,16 +1,20 @@
 """Which connections carry another request, and which are dropped."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from helpers.certificates import Authority
 from helpers.virtual_time import turns
 from helpers.waiting import bounded
 from taskgate.upstream.client import HttpTransport
+from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import LINGER
-from taskgate.upstream.wire.transport import REUSE_WITHIN, Pool
+from taskgate.upstream.wire.transport import RESTED, REUSE_WITHIN, Pool
 from unit.upstream.exchanges import (
     DOCUMENT,
     EVENT,
@@ -22,7 +26,7 @@ from unit.upstream.exchanges import (
     outgoing,
     start,
 )
-from unit.upstream.raw_server import RawServer
+from unit.upstream.raw_server import Line, RawServer
 
 
 @pytest.fixture
@@ -112,6 +116,43 @@ async def test_an_idle_connection_that_hears_anything_is_dropped_at_once(
             assert await line.at_end()
     _, status, messages = await answered(server, transport, DOCUMENT)
     assert (status, messages) == (200, [b"{}"])
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+async def test_a_connection_that_the_server_has_just_closed_is_not_used(
+    transport_to: NewTransport, tmp_path: Path, secure: bool
+) -> None:
+    """The loop has not read its end yet when the next request is sent."""
+    authority = Authority(tmp_path)
+    async with RawServer(tls=authority.server_context("127.0.0.1") if secure else None) as server:
+        url, tls = server.url("https" if secure else "http"), UpstreamTls(ca_file=authority.file)
+        transport = transport_to(url, tls=tls if secure else UpstreamTls())
+        line, *_ = await answered(server, transport, DOCUMENT)
+        await asyncio.sleep(2 * RESTED)
+        await answer_again(line, transport)
+        await asyncio.sleep(2 * RESTED)
+        answering = asyncio.create_task(answer_next(server))
+        await turns()
+        end(line)
+        # Not in a task of its own, before which the loop would read.
+        incoming = await transport.send(outgoing())
+        assert incoming.status == 200
+        incoming.release()
+        await answering
+        assert len(server.accepted) == 2
+
+
+async def answer_next(server: RawServer) -> None:
+    """Answer one request on the next connection."""
+    line = await server.next()
+    await line.request()
+    await line.say(DOCUMENT)
+
+
+def end(line: Line) -> None:
+    """Have the kernel end what the server says, at once and past the loop."""
+    with socket.socket(fileno=os.dup(line.writer.get_extra_info("socket").fileno())) as connection:
+        connection.shutdown(socket.SHUT_WR)
 
 
 async def test_the_connection_that_was_used_last_is_used_next(server: RawServer, transport: HttpTransport) -> None:
