@@ -316,8 +316,9 @@ _SET: Final = "scopes"
 
 def encode_error(error: Exception) -> dict[str, Any]:
     """An error as plain values."""
-    kind = type(error).__name__
-    if kind not in _ERRORS:
+    # A failure of a server may be of a more special class.
+    kind = next((name for each in type(error).__mro__ if (name := each.__name__) in _ERRORS), None)
+    if kind is None:
         return {"kind": "", "text": "", "facts": {}}
     facts = dict(vars(error))
     if isinstance(facts.get(_DURATION), timedelta):

@@ -23,6 +23,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamReason
 from taskgate.protocol.faults import fault
 from taskgate.streams.handover import StreamClaim
+from taskgate.upstream import failures
 
 SOON = timedelta(seconds=2.5)
 KINDS = {"Ended": SessionEnded, "Cancelled": RequestCancelled}
@@ -111,6 +112,15 @@ def test_an_error_means_the_same_where_it_arrives(error: errors.GatewayError, er
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
     assert vars(arrived) == vars(error)
+    assert fault(arrived, era) == fault(error, era)
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("status", [400, 401, 422, 503])
+def test_a_refusal_of_a_server_arrives_with_what_it_said(status: int, era: Era) -> None:
+    error = failures.unwelcome(status, body={"detail": "no"})
+    arrived = decode_error(json.loads(json.dumps(encode_error(error))))
+    assert isinstance(arrived, errors.UpstreamFailed)
     assert fault(arrived, era) == fault(error, era)
 
 

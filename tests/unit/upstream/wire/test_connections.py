@@ -7,6 +7,7 @@ import pytest
 
 from helpers.virtual_time import keep_busy, turns
 from helpers.waiting import bounded
+from taskgate.errors import UpstreamFailed
 from taskgate.upstream.client import HttpTransport
 from unit.upstream.exchanges import (
     DOCUMENT,
@@ -82,6 +83,35 @@ async def test_a_body_without_a_length_ends_with_its_connection(server: RawServe
     line.writer.write_eof()
     async with bounded():
         assert await asking == (200, [b"{}"])
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "is_read"),
+    [
+        (400, b"", True),
+        (400, b"Content-Type: text/plain; charset=utf-8\r\n", True),
+        (503, b"Content-Type: application/problem+json\r\n", True),
+        (200, b"", False),
+        (200, b"Content-Type: text/plain\r\n", False),
+        (400, b"Content-Type: text/html\r\n", False),
+        (400, b"Content-Type: text/plain\r\nContent-Encoding: gzip\r\n", False),
+    ],
+)
+async def test_text_under_an_error_status_is_read_and_no_other(
+    server: RawServer, transport: HttpTransport, code: int, fields: bytes, is_read: bool
+) -> None:
+    sending = asyncio.create_task(transport.send(outgoing()))
+    line = await server.next()
+    await line.request()
+    await line.say(b"HTTP/1.1 %d Oh\r\n%sContent-Length: 2\r\n\r\nno" % (code, fields))
+    async with bounded():
+        incoming = await sending
+        if is_read:
+            assert [message async for message in incoming.messages()] == [b"no"]
+        else:
+            with pytest.raises(UpstreamFailed, match=r"neither JSON nor an event stream|content encoding"):
+                await anext(incoming.messages())
+        incoming.release()
 
 
 @pytest.mark.parametrize("code", [204, 304])
