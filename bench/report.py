@@ -3,7 +3,6 @@
 Figures are medians over rounds; a ratio is taken within each round first, then its median and range are shown.
 """
 
-import asyncio
 import importlib.metadata
 import os
 import platform
@@ -21,7 +20,7 @@ from bench.scenarios import Ratio
 from bench.start import GOALS as START_GOALS
 from bench.start import Starts
 from bench.waiters import GOALS_FROM, MIB_GOAL, P99_GOAL, Waited
-from taskgate.system.event_loop import loop_factory
+from taskgate.system.event_loop import loop_factory, name_of
 
 _COLUMNS = {"cpu": "{:.1f}", "rate": "{:,.0f}", "p50": "{:.2f}", "p99": "{:.2f}", "load_cpu": "{:.1f}"}
 _LEAST_KIB = 0.001  # a few held calls may find room in memory that was there before
@@ -65,7 +64,9 @@ def machine() -> dict[str, Any]:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    loop = "uvloop" if loop_factory(serving.loop()) is not asyncio.new_event_loop else "asyncio"
+    made = loop_factory(serving.loop())()
+    loop = name_of(made)
+    made.close()
     python = f"{platform.python_implementation()} {platform.python_version()}"
     cores = len(os.sched_getaffinity(0))
     return {"python": python, "cores": cores, "cpu": cpu, "kernel": platform.release(), "loop": loop, **versions}

@@ -1,9 +1,10 @@
-"""The choice of the event loop: `loop_factory`, and uvloop with timers that wait for what has arrived.
+"""The choice of the event loop: `loop_factory`, with timers that wait for what has arrived.
 
 A process may stand still: it is paused, its machine is moved, or one step of it takes long. Then timers
-are due, and what peers sent meanwhile lies in the sockets. asyncio reads that before it runs the timers,
-and uvloop after. So `patient` has a timer that is late wait once more, for a moment of reading. A timer
-that is less than LATE behind runs at once: under load that is usual.
+are due, and what peers sent meanwhile lies in the sockets. The loop of uvloop runs the timers before it
+reads that. The loop of asyncio reads first, but a timer that cancels a task still comes before the task's
+next step. So `patient` has a timer that is late wait once more, for a moment of reading. A timer that is
+less than LATE behind runs at once: under load that is usual.
 """
 
 import asyncio
@@ -27,12 +28,12 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     `auto` means uvloop where it is installed, else asyncio. Raises LoopUnavailable.
     """
     if name == "asyncio":
-        return asyncio.new_event_loop
+        return patient(asyncio.SelectorEventLoop)
     try:
         import uvloop  # noqa: PLC0415 - only with the extra
     except ImportError:
         if name == "auto":
-            return asyncio.new_event_loop
+            return patient(asyncio.SelectorEventLoop)
         raise LoopUnavailable("uvloop is not installed: pip install 'taskgate[uvloop]'") from None
     return patient(uvloop.Loop)
 
@@ -85,6 +86,7 @@ class _Timer:
 
 def patient(base: type[Any]) -> Callable[[], Any]:
     """Return the class of a loop as `base`, whose late timers wait once for what has arrived."""
+    is_of_asyncio = issubclass(base, asyncio.BaseEventLoop)
 
     class PatientLoop(base):  # type: ignore[misc]
         def call_later(
@@ -100,6 +102,9 @@ def patient(base: type[Any]) -> Callable[[], Any]:
             return timer.start(self.start_timer(when - self.time(), timer, context))
 
         def start_timer(self, delay: float, timer: _Timer, context: Context | None) -> Any:
+            # Each of the two loops makes one of these methods of the other.
+            if is_of_asyncio:
+                return super().call_at(self.time() + delay, timer.run, context, context=context)
             return super().call_later(delay, timer.run, context, context=context)
 
     return PatientLoop
