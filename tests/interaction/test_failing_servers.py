@@ -132,6 +132,22 @@ async def test_a_task_whose_server_is_away_waits_for_it_and_runs_once(server: Sc
     assert (await host.task(task["taskId"])).get("statusMessage") is None
 
 
+async def test_a_task_waits_for_its_server_though_the_tools_of_a_new_session_were_not_read_yet(
+    server: ScriptedServer, host: Host
+) -> None:
+    await host.start("echo")
+    await server.stop()
+    await server.come_back()
+    await host.call("echo")
+    await server.stop()
+    assert (await host.call("unlisted", task={})).error["data"]["reason"] == "unreachable"
+    task = await host.start("echo", {"a": 1})
+    await waits(host, task)
+    await server.come_back()
+    answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
+    assert answer.result["structuredContent"] == {"a": 1}
+
+
 async def test_a_task_waits_for_a_server_that_refuses_it_for_now(server: ScriptedServer, host: Host) -> None:
     server.script["broken"] = in_turn(status(429), status(429), result({"content": []}))
     task = await host.start("broken")

@@ -209,7 +209,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
     """The tools of one session by name: read by `make` on first use, kept until `forget`.
 
     A server may list more tools than before and not say so. `clock` has the time between two readings
-    for tools that are unknown.
+    for tools that are unknown. While the server is down, the list that was forgotten last is used.
     """
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Mapping[str, ListedTool]]], clock: Clock) -> None:
@@ -218,10 +218,13 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         self._again_at = -inf
         # What was known when the list was last read again; None after `forget`.
         self._before: Mapping[str, ListedTool] | None = None
+        # What was known at the last `forget`; None once the list was read again.
+        self._forgotten: Mapping[str, ListedTool] | None = None
 
     async def having(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         """Return the tools. Read the list again, but not too often, if it is an earlier one without
-        `wanted`. Raises UpstreamFailed, for a call that was not sent."""
+        `wanted`. If the server is down, return a forgotten list that has `wanted`. Raises
+        UpstreamFailed, for a call that was not sent."""
         known = self.value
         if known is not None:
             if wanted is None or wanted in known:
@@ -230,19 +233,27 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             if now - self._again_at >= READ_AGAIN:
                 self._again_at, self._before = now, known
                 super().forget()
+        forgotten = self._forgotten
         try:
-            return await self.get()
+            found = await self.get()
         except UpstreamFailed as failure:
             # What was known is still the best that there is.
             if self._before is not None and self.is_empty:
                 self.put(self._before)
-            raise failures.unsent(failure) from None
+            unsent = failures.unsent(failure)
+            if isinstance(unsent, Down) and forgotten is not None and (wanted is None or wanted in forgotten):
+                return forgotten
+            raise unsent from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
+        # It may have been forgotten while it was read.
+        self._forgotten = found if self.value is None else None
+        return found
 
     def forget(self) -> None:
         """Forget the list, because it may have changed."""
         self._before = None
+        self._forgotten = self._forgotten if self.value is None else self.value
         super().forget()
 
 

@@ -74,8 +74,8 @@ class ModernCatalogue:
         Empty if it cannot be read: the call is sent, and the server refuses it if it lacks a header.
         """
         try:
-            return await self.tools.get()
-        except (UpstreamFailed, Abandoned):
+            return await self.tools.having()
+        except UpstreamFailed:
             return {}
 
     async def _read(self) -> Mapping[str, ListedTool]:
