@@ -2,6 +2,7 @@
 
 Closed, every request passes. Enough failures within a window open it, if no connection came about at
 most of them, or if more callers fail than succeed. So the failures of one caller refuse no other one.
+The requests that run in a process of the server when it ends are one failure (`counts_end`).
 If only one caller fails, the breaker opens for that caller alone: others pass. The success of one
 then closes it, and the failure of one opens it for all. Open, no other request passes until its time is up.
 A server without a connection may just restart, and an attempt costs it nothing: that time is short at first.
@@ -41,8 +42,8 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "_awaited", "_brief", "_failed", "_failures", "_first", "_half_open", "_open_for", "_outcomes", "_trials",
-        "_until", "_window", "counts_successes", "number", "only", "state",
+        "_awaited", "_brief", "_ended", "_failed", "_failures", "_first", "_half_open", "_open_for", "_outcomes",
+        "_trials", "_until", "_window", "counts_successes", "number", "only", "state",
     )  # fmt: skip
 
     def __init__(self, *, failures: int, window: float, open_for: float, half_open: int) -> None:
@@ -61,8 +62,9 @@ class CircuitBreaker:
         self._trials: dict[int, tuple[float, bool]] = {}
         # The caller that did not fail and was refused last, since the last trial of such a caller.
         self._awaited: str | None = None
-        # The first number since the last change of state.
+        # The first number since the last change of state, and since the last end that counted.
         self._first = 0
+        self._ended = 0
         self.number = 0
         """The number of every request that passes while the breaker is closed."""
         self.state = CircuitState.CLOSED
@@ -145,6 +147,15 @@ class CircuitBreaker:
         self._failed.append((now, caller))
         if len(self._failed) == self._failures and now - self._failed[0][0] <= self._window:
             self._judge(now)
+
+    def counts_end(self, number: int) -> bool:
+        """Return whether a request whose connection the server closed is a failure. All that run in a
+        process when it ends are one: the first of them."""
+        if number < self._ended:
+            return False
+        self.number += 1
+        self._ended = self.number
+        return True
 
     def abandoned(self, number: int) -> None:
         """Free the place of a request whose outcome stays unknown."""

@@ -38,7 +38,7 @@ from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, 
 from taskgate.upstream.legacy.resumption import AdoptedSessions
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.session import CircuitGuard, Makers, ServerSession, SessionTransport, SessionUsage
+from taskgate.upstream.session import CircuitGuard, Makers, Reaches, ServerSession, SessionTransport, SessionUsage
 from taskgate.upstream.settings import (
     GrantKind,
     GrantSettings,
@@ -69,12 +69,14 @@ class TransportChoice(NamedTuple):
 
     `up` returns whether the server is up, as far as the transport has noticed; None if unknown.
     `processes` returns the number of programs; None for a server that the gateway does not start.
+    `reaches` tries to connect, without a request; None if there is nothing to connect to.
     """
 
     transport: Transport | ChannelTransport
     asks_whose: bool = False
     up: Callable[[], bool | None] = _nobody_knows
     processes: Callable[[], int | None] = _no_programs
+    reaches: Reaches | None = None
 
 
 def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, supervisor: Supervisor) -> TransportChoice:
@@ -82,8 +84,14 @@ def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, sup
     if settings.stdio is not None:
         return _to_program(settings, settings.stdio, observer, supervisor)
     if settings.transport is TransportKind.SSE:
-        return TransportChoice(ChannelTransport(SseChannelProvider(settings, observer.retried), is_modern=False))
-    return TransportChoice(HttpTransport(settings, observer.retried))
+        provider = SseChannelProvider(settings, observer.retried)
+        return TransportChoice(ChannelTransport(provider, is_modern=False), reaches=provider.reaches)
+    return _over_http(settings, observer)
+
+
+def _over_http(settings: UpstreamSettings, observer: UpstreamObserver) -> TransportChoice:
+    transport = HttpTransport(settings, observer.retried)
+    return TransportChoice(transport, reaches=transport.reaches)
 
 
 def _to_program(
@@ -128,9 +136,9 @@ class UpstreamClient:
         look: Look = look_nowhere,
     ) -> None:
         self.name = settings.name
-        self._way = way or TransportChoice(HttpTransport(settings, observer.retried))
-        breaker = settings.breaker
-        self._guard = None if breaker is None else CircuitGuard(breaker, moved=observer.circuit, clock=clock)
+        self._way = way or _over_http(settings, observer)
+        breaker, moved, reaches = settings.breaker, observer.circuit, self._way.reaches
+        self._guard = None if breaker is None else CircuitGuard(breaker, moved=moved, clock=clock, reaches=reaches)
         self._clock = clock
         has_credentials = bool(settings.credentials or settings.headers or settings.identity != IdentityHeaders())
         self._credentials: Credentials | None = None
@@ -339,12 +347,14 @@ class UpstreamClient:
             and not (self._was_tripped or (result.silent and self._upstream_context.running.count))
         ):
             self._was_tripped = True
-            guard.trip(result.cause)
+            guard.trip(result.cause, is_unreachable=result.is_unreachable)
 
     async def close(self) -> None:
         """Close every connection; requests that still wait for an answer fail."""
         if self._checks is not None:
             await self._checks.close()
+        if self._guard is not None:
+            await self._guard.close()
         await self._way.transport.close()
         if self._credentials is not None:
             await self._credentials.close()

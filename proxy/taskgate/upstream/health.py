@@ -23,6 +23,7 @@ from taskgate.system.background import cancel_and_wait
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener, UpstreamCall
 from taskgate.upstream.pauses import share
+from taskgate.upstream.session import ANY_CALLER
 from taskgate.upstream.settings import HealthSettings, UpstreamObserver
 
 log = getLogger("taskgate.upstream")
@@ -49,11 +50,14 @@ class HealthProbe:
     """
 
     def __init__(self) -> None:
+        self.is_shut = False
         # Requests of this and earlier checks that wait for the head of an answer.
         self._under_way = 0
         self._sent = self._failed = False
         self.cause: str | None = None
         """The cause of the latest failure since `forget`; None without one."""
+        self.is_unreachable = False
+        """Whether the latest failure since `forget` is that no connection was made."""
 
     @property
     def failed(self) -> bool:
@@ -67,7 +71,7 @@ class HealthProbe:
 
     def forget(self) -> None:
         """Reset for the next check."""
-        self._sent = self._failed = False
+        self._sent = self._failed = self.is_unreachable = False
         self.cause = None
 
     def begin(self, requester: object) -> int:
@@ -81,17 +85,26 @@ class HealthProbe:
         if ok is False:
             self._failed = True
             self.cause = cause
+            self.is_unreachable = requester is ANY_CALLER
+
+    async def knock(self) -> None:
+        """Nothing: no check is refused."""
+
+    def counts_end(self, number: int) -> bool:
+        """Return True: there is no other check."""
+        return True
 
 
 class ProbeResult(NamedTuple):
     """Result of a check. `good`: the server answered. `silent`: no answer came in time.
 
-    `cause` is that of a failed check, as in UpstreamFailed.
+    `cause` is that of a failed check, as in UpstreamFailed. `is_unreachable`: no connection was made.
     """
 
     good: bool
     silent: bool = False
     cause: str | None = None
+    is_unreachable: bool = False
 
 
 class Checks:
@@ -158,14 +171,15 @@ class Checks:
             async with asyncio.timeout(self._health.timeout.total_seconds()):
                 await self._ask()
         except TimeoutError:
-            cause = sentinel.cause or UpstreamReason.TIMEOUT.value
-            return ProbeResult(False, silent=not sentinel.failed, cause=cause) if sentinel.asked else None
+            late = sentinel.cause or UpstreamReason.TIMEOUT.value
+            return ProbeResult(False, silent=not sentinel.failed, cause=late) if sentinel.asked else None
         except UpstreamFailed as failure:
             if not sentinel.asked or failure.reason == UpstreamReason.INTERNAL.value:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
             good = not (sentinel.failed or failure.reason in _NO_ANSWER)
-            return ProbeResult(good, silent, None if good else sentinel.cause or failure.cause)
+            cause = None if good else sentinel.cause or failure.cause
+            return ProbeResult(good, silent, cause, sentinel.is_unreachable)
         return ProbeResult(not sentinel.failed, cause=sentinel.cause)
 
     async def _ask(self) -> None:

@@ -21,9 +21,11 @@ health checks too.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import Any, Final, Protocol, TypeVar, overload
 
 from taskgate.clock import Clock
@@ -367,6 +369,8 @@ def _keep_era() -> None:
 _Sent = TypeVar("_Sent")
 
 
+Reaches = Callable[[float], Coroutine[Any, Any, bool]]
+"""Tries to connect for so many seconds, and returns whether that was possible."""
 Requester = Principal | PrincipalSource
 """The caller of a request, or what returns it: only a few requests need to know."""
 
@@ -387,6 +391,18 @@ class RequestWatch(Protocol):
         not be."""
         ...
 
+    is_shut: bool
+    """Whether `knock` comes before `begin`, which may refuse: no connection to the server was made."""
+
+    async def knock(self) -> None:
+        """Try whether a connection can be made by now. `begin` refuses nothing then."""
+        ...
+
+    def counts_end(self, number: int) -> bool:
+        """Return whether a request is a failure whose connection the server closed. It is none if
+        another one was that began before the same end."""
+        ...
+
     def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
         """Take the outcome of a request, once, on every path.
 
@@ -401,12 +417,23 @@ class CircuitGuard:
     """The `RequestWatch` that is a circuit breaker; `moved` is called with each new state.
 
     `moved` also gets the cause of the latest failure. Each request has a number of the breaker, and
-    settles it once, with its outcome.
+    settles it once, with its outcome. `reaches` returns whether a connection is made in so many
+    seconds; None if that cannot be tried without a request.
     """
 
-    def __init__(self, breaker: Breaker, *, moved: Callable[[str, str | None], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        breaker: Breaker,
+        *,
+        moved: Callable[[str, str | None], None],
+        clock: Clock,
+        reaches: Reaches | None = None,
+    ) -> None:
         self._clock = clock
         self._moved = moved
+        self._reaches = reaches
+        self._knocking = SingleFlight(self._knock)
+        self._knocked_at = -inf
         self._circuit = CircuitBreaker(
             failures=breaker.failures,
             window=breaker.window.total_seconds(),
@@ -418,6 +445,10 @@ class CircuitGuard:
         self._cause: str | None = None
         # The caller whose request the server failed last, empty for any; None after a success.
         self._failing: str | None = None
+        # Whether the latest failure is that no connection was made.
+        self._is_unreachable = False
+        self.is_shut = False
+        self.counts_end = self._circuit.counts_end
 
     @property
     def state(self) -> str:
@@ -448,6 +479,30 @@ class CircuitGuard:
             raise failures.left_alone(timedelta(seconds=circuit.retry_after(now, caller)))
         return number
 
+    async def knock(self) -> None:
+        """Try to connect, in one flight for all. A connection closes the circuit."""
+        with suppress(TimeoutError, Abandoned):
+            async with asyncio.timeout(_KNOCK_WITHIN):
+                # An attempt that was begun before may have come a moment too early.
+                if self._knocking.is_empty or not await self._knocking.get():
+                    await self._knocking.get()
+
+    async def _knock(self) -> bool:
+        assert self._reaches is not None, "there is a way to connect"
+        try:
+            await asyncio.sleep(self._knocked_at + _KNOCK_PAUSE - self._clock.elapsed())
+            reached = await self._reaches(_KNOCK_WITHIN)
+        finally:
+            self._knocked_at = self._clock.elapsed()
+            self._knocking.forget()
+        if reached and self.is_shut:
+            self.mend()
+        return reached
+
+    async def close(self) -> None:
+        """End the attempt to connect."""
+        await self._knocking.close()
+
     def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
         circuit = self._circuit
         if ok:
@@ -459,12 +514,13 @@ class CircuitGuard:
             circuit.abandoned(number)
         else:
             self._failing, self._cause = _caller_of(requester), cause
+            self._is_unreachable = requester is ANY_CALLER
             circuit.failed(number, self._clock.elapsed(), self._failing or None)
         self._report()
 
-    def trip(self, cause: str | None = None) -> None:
+    def trip(self, cause: str | None = None, *, is_unreachable: bool = False) -> None:
         """Open the circuit now: health checks found the server down, for this cause."""
-        self._cause = cause
+        self._cause, self._is_unreachable = cause, is_unreachable
         self._circuit.open(self._clock.elapsed())
         self._report()
 
@@ -475,8 +531,9 @@ class CircuitGuard:
             self._report()
 
     def _report(self) -> None:
-        """Call `moved` with the state, if it differs from the reported one."""
+        """Note the state, and call `moved` with it if it differs from the reported one."""
         circuit = self._circuit
+        self.is_shut = self._is_unreachable and circuit.state is not _CLOSED and self._reaches is not None
         if (circuit.state, circuit.only) != self._reported:
             self._reported = circuit.state, circuit.only
             self._moved(circuit.state.value, self._cause if circuit.only is None else f"{self._cause}, one caller")
@@ -559,6 +616,8 @@ class SessionTransport:
             incoming = await send(outgoing)
         else:
             ok, patience, cause = None, outgoing.first_byte, None
+            if watch.is_shut:
+                await watch.knock()
             number = watch.begin(requester := asked.principal or self._principal_source)
             # Most calls have no such bound, and need no reading of the clock.
             began = 0.0 if patience is None else asyncio.get_running_loop().time()
@@ -567,7 +626,7 @@ class SessionTransport:
                 ok = incoming.status not in _DOWN
                 cause = None if ok else failures.http_cause(incoming.status)
             except UpstreamFailed as failure:
-                ok, cause = _is_answer(failure), failure.cause
+                ok, cause = _is_answer(failure, watch, number), failure.cause
                 # Without a connection, no caller can be the reason. A program is its caller's own.
                 requester = requester if failure.reason != _UNREACHABLE or self._asks_whose else ANY_CALLER
                 raise
@@ -619,11 +678,11 @@ async def _are_replaced(
     return not is_answer
 
 
-def _is_answer(failure: UpstreamFailed) -> bool | None:
+def _is_answer(failure: UpstreamFailed, watch: RequestWatch, number: int) -> bool | None:
     """Return True if it comes from an answer, False for a failure of the server, else None."""
-    if failure.reason == UpstreamReason.CLOSED.value and not failure.dispatched:
-        # The gateway closed it itself.
-        return None
+    if failure.reason == _CLOSING:
+        # Not dispatched: the gateway closed it itself.
+        return False if failure.dispatched and watch.counts_end(number) else None
     if failure.reason == UpstreamReason.INTERNAL.value:
         return None
     return failure.reason not in _FAILURES
@@ -636,8 +695,13 @@ _UNAUTHORIZED: Final = 401
 _DOWN: Final = frozenset({502, 503, 504})
 _TIMEOUT: Final = UpstreamReason.TIMEOUT.value
 _UNREACHABLE: Final = UpstreamReason.UNREACHABLE.value
+_CLOSING: Final = UpstreamReason.CLOSED.value
 _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )
+_KNOCK_WITHIN: Final = 0.25
+"""Seconds in which a server has to take a connection that is to close its circuit."""
+_KNOCK_PAUSE: Final = 0.05
+"""Seconds between two attempts to make one."""
 _NEARLY: Final = 0.95
 """The share of the timeout after which a cancelled wait counts as silence of the server."""

@@ -258,6 +258,26 @@ def test_a_connection_that_does_not_come_about_now_and_then_makes_no_caller_fail
     assert one.state is CLOSED
 
 
+def test_the_requests_that_ran_when_their_process_ended_are_one_failure() -> None:
+    one = circuit(failures=3)
+    running = [let(one, 0) for _ in range(10)]
+    assert [one.counts_end(number) for number in running] == [True] + [False] * 9
+    one.failed(running[0], 1, "c")
+    after = let(one, 2)
+    assert one.counts_end(after)
+    one.succeeded(running[1], 2, "c")
+    assert one.state is CircuitState.CLOSED
+
+
+def test_each_end_of_a_process_is_a_failure_if_a_request_began_after_the_one_before() -> None:
+    one = circuit(failures=3)
+    for now in (1, 2, 3):
+        running = [let(one, now), let(one, now)]
+        for number in filter(one.counts_end, running):
+            one.failed(number, now, "c")
+    assert one.state is CircuitState.OPEN
+
+
 def opened_for_all() -> CircuitBreaker:
     """A circuit that failures of two callers opened at 0 for 20 seconds."""
     one = circuit(failures=4)

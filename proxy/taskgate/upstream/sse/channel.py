@@ -256,6 +256,8 @@ class SseChannelProvider:
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
         self._origin = HttpTransport(settings, retried)
+        self.reaches = self._origin.reaches
+        """Whether a connection to the server is made in so many seconds."""
         self._within = settings.connect.total_seconds()
         self._channels: set[SseChannel] = set()
         self._closed = False

@@ -589,6 +589,7 @@ class HttpTransport:
 
     - `send`: sends a request once, and returns the answer when its head has arrived. The caller
       must release it. Raises UpstreamFailed; an HTTP error status is not raised.
+    - `reaches`: tries to connect, without a request.
     - `close`: drops every connection.
 
     `retried` is called with the reason of every further attempt to connect, except for health
@@ -683,6 +684,14 @@ class HttpTransport:
             return False
         if not outgoing.checks:
             self._retrying.tell()
+        return True
+
+    async def reaches(self, within: float) -> bool:
+        """Whether a connection to the configured server is made in so many seconds. A request gets it then."""
+        try:
+            self._pool.keep(await self._pool.dial(self._pool.time() + within))
+        except UpstreamFailed:
+            return False
         return True
 
     async def close(self) -> None:
