@@ -38,6 +38,7 @@ LONG: Final = frozenset({
     "tests/interop/test_questions_between_eras.py",
     "tests/interop/test_questions_of_real_programs.py",
     "tests/interop/test_questions_of_real_servers.py",
+    "tests/interop/test_real_servers_deployed_anew.py",
     "tests/interop/test_refusals.py",
     "tests/interop/test_restarts_of_real_processes.py",
     "tests/interop/test_server_everything.py",

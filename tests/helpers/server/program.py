@@ -7,7 +7,9 @@ answers with so many bytes, in one of the ways of BIG. What it writes to standar
 
 It also takes three orders: `say` with lines, each written as it is, `heard`, after which it sends all that it received,
 and `exit` with a status. With a gate it speaks that era, runs while the file is there, and says of itself what the
-object in the file says. Only the standard library is used here, and nothing of taskgate.
+object in the file says. Where `CALLS` of its environment names a file, that gets a line for each process, with its
+number, and for each call of `echo` and `hold`, with the arguments or the name. Only the standard library is used here,
+and nothing of taskgate.
 """
 
 import json
@@ -45,6 +47,13 @@ def say(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def record(said: Any) -> None:
+    """One line in the file of calls, where there is one."""
+    if "CALLS" in os.environ:
+        with Path(os.environ["CALLS"]).open("a") as lines:
+            lines.write(json.dumps(said) + "\n")
+
+
 def answer(id: Any, result: Any) -> None:
     """The answer to a request."""
     say({"id": id, "result": {"resultType": "complete", **result} if ERA == "modern" else result})
@@ -79,6 +88,7 @@ def call(id: Any, params: dict[str, Any]) -> None:
     arguments = params.get("arguments") or {}
     match params["name"]:
         case "echo":
+            record(arguments)
             answer(id, content(arguments))
         case "who":
             environment = {name: value for name, value in os.environ.items() if name != "LC_CTYPE"}
@@ -94,6 +104,7 @@ def call(id: Any, params: dict[str, Any]) -> None:
                 say({"method": "notifications/progress", "params": progress})
             answer(id, content({"steps": 3}))
         case "hold":
+            record("hold")
             held.append(id)
         case "release":
             answer(id, content({"released": len(held)}))
@@ -169,5 +180,6 @@ def hear(message: dict[str, Any]) -> None:
 if __name__ == "__main__":
     if GATE is not None and not GATE.exists():
         sys.exit(3)
+    record(os.getpid())
     for line in sys.stdin.buffer:
         hear(json.loads(line))

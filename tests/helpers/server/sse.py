@@ -7,12 +7,14 @@ headers of all requests, in small letters.
 
 import asyncio
 import json
+import socket
 import ssl
 from contextlib import suppress
 from typing import Any, Self
 
 from aiohttp import web
 
+from helpers.ports import listening_socket
 from helpers.server.channels import Channel, ChannelScript
 from helpers.server.replies import event
 from helpers.waiting import bounded
@@ -86,23 +88,35 @@ class SseServer(ChannelScript):
         return list(self._streams.values())[-1]
 
     async def __aenter__(self) -> Self:
+        await self._serve_at(listening_socket())
+        return self
+
+    async def _serve_at(self, listening: socket.socket) -> None:
+        self.origin = f"http{'s' if self._tls else ''}://127.0.0.1:{listening.getsockname()[1]}"
         self._runner = web.ServerRunner(
             web.Server(self._serve, handler_cancellation=True, access_log=None), shutdown_timeout=0.1
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.origin = f"http{'s' if self._tls else ''}://{host}:{port}"
-        return self
+        await web.SockSite(self._runner, listening, ssl_context=self._tls).start()
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._runner is not None
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Go away, streams and all. May be called again."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
         for stream in self._streams.values():
             stream.exit()
+            stream.over.set()
         async with bounded():
             await self.stop_replies()
-            await self._runner.cleanup()
+            await runner.cleanup()
+
+    async def come_back(self) -> None:
+        """Be where it was before it went away, and know no stream of then."""
+        await self._serve_at(socket.create_server(("127.0.0.1", int(self.origin.rpartition(":")[2]))))
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}

@@ -276,6 +276,32 @@ async def test_a_server_that_cannot_be_reached_by_one_caller_is_left_alone_by_al
     assert (await failed(second.call())).retry_after == timedelta(seconds=BRIEF)
 
 
+async def test_a_server_that_could_not_be_reached_is_called_by_all_as_soon_as_it_can(
+    plain: ScriptedServer, guarded: Caller, second: Caller
+) -> None:
+    await plain.stop()
+    for _ in range(3):
+        await failed(guarded.call())
+    assert (await failed(guarded.call())).retry_after == timedelta(seconds=BRIEF)
+    await plain.come_back()
+    async with bounded():
+        await asyncio.gather(*(each.call() for each in (guarded, second) for _ in range(3)))
+    assert guarded.heard.circuit == ["open", "closed"]
+
+
+async def test_calls_that_run_when_their_process_ends_leave_the_circuit_closed(
+    plain: ScriptedServer, guarded: Caller
+) -> None:
+    plain.script["slow"] = hold = Hold()
+    calls = [asyncio.create_task(guarded.call("slow")) for _ in range(20)]
+    await eventually(lambda: len(hold.turns) == 20)
+    await plain.stop()
+    assert {(await failed(call)).reason for call in calls} == {"closed"}
+    await plain.come_back()
+    await guarded.call()
+    assert guarded.heard.circuit == []
+
+
 async def test_credentials_that_cannot_be_had_are_no_failure_of_the_server(
     server: ScriptedServer, endpoint: ExchangeServer
 ) -> None:
