@@ -240,10 +240,9 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             # What was known is still the best that there is.
             if self._before is not None and self.is_empty:
                 self.put(self._before)
-            unsent = failures.unsent(failure)
-            if isinstance(unsent, Down) and forgotten is not None and (wanted is None or wanted in forgotten):
+            if failures.is_down(failure) and forgotten is not None and (wanted is None or wanted in forgotten):
                 return forgotten
-            raise unsent from None
+            raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
         # It may have been forgotten while it was read.
