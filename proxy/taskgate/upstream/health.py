@@ -50,7 +50,6 @@ class HealthProbe:
     """
 
     def __init__(self) -> None:
-        self.is_shut = False
         # Requests of this and earlier checks that wait for the head of an answer.
         self._under_way = 0
         self._sent = self._failed = False
@@ -87,7 +86,7 @@ class HealthProbe:
             self.cause = cause
             self.is_unreachable = requester is ANY_CALLER
 
-    async def knock(self) -> None:
+    async def try_connection(self) -> None:
         """Nothing: no check is refused."""
 
     def counts_end(self, number: int) -> bool:

@@ -391,10 +391,10 @@ class RequestWatch(Protocol):
         not be."""
         ...
 
-    is_shut: bool
-    """Whether `knock` comes before `begin`, which may refuse: no connection to the server was made."""
+    is_unreachable: bool
+    """Whether `try_connection` comes before `begin`, which may refuse: no connection to the server was made."""
 
-    async def knock(self) -> None:
+    async def try_connection(self) -> None:
         """Try whether a connection can be made by now. `begin` refuses nothing then."""
         ...
 
@@ -432,8 +432,8 @@ class CircuitGuard:
         self._clock = clock
         self._moved = moved
         self._reaches = reaches
-        self._knocking = SingleFlight(self._knock)
-        self._knocked_at = -inf
+        self._trying = SingleFlight(self._connect)
+        self._tried_at = -inf
         self._circuit = CircuitBreaker(
             failures=breaker.failures,
             window=breaker.window.total_seconds(),
@@ -446,8 +446,8 @@ class CircuitGuard:
         # The caller whose request the server failed last, empty for any; None after a success.
         self._failing: str | None = None
         # Whether the latest failure is that no connection was made.
-        self._is_unreachable = False
-        self.is_shut = False
+        self._has_no_connection = False
+        self.is_unreachable = False
         self.counts_end = self._circuit.counts_end
 
     @property
@@ -479,29 +479,29 @@ class CircuitGuard:
             raise failures.left_alone(timedelta(seconds=circuit.retry_after(now, caller)))
         return number
 
-    async def knock(self) -> None:
+    async def try_connection(self) -> None:
         """Try to connect, in one flight for all. A connection closes the circuit."""
         with suppress(TimeoutError, Abandoned):
-            async with asyncio.timeout(_KNOCK_WITHIN):
+            async with asyncio.timeout(_CONNECT_WITHIN):
                 # An attempt that was begun before may have come a moment too early.
-                if self._knocking.is_empty or not await self._knocking.get():
-                    await self._knocking.get()
+                if self._trying.is_empty or not await self._trying.get():
+                    await self._trying.get()
 
-    async def _knock(self) -> bool:
+    async def _connect(self) -> bool:
         assert self._reaches is not None, "there is a way to connect"
         try:
-            await asyncio.sleep(self._knocked_at + _KNOCK_PAUSE - self._clock.elapsed())
-            reached = await self._reaches(_KNOCK_WITHIN)
+            await asyncio.sleep(self._tried_at + _CONNECT_PAUSE - self._clock.elapsed())
+            reached = await self._reaches(_CONNECT_WITHIN)
         finally:
-            self._knocked_at = self._clock.elapsed()
-            self._knocking.forget()
-        if reached and self.is_shut:
+            self._tried_at = self._clock.elapsed()
+            self._trying.forget()
+        if reached and self.is_unreachable:
             self.mend()
         return reached
 
     async def close(self) -> None:
         """End the attempt to connect."""
-        await self._knocking.close()
+        await self._trying.close()
 
     def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
         circuit = self._circuit
@@ -514,13 +514,13 @@ class CircuitGuard:
             circuit.abandoned(number)
         else:
             self._failing, self._cause = _caller_of(requester), cause
-            self._is_unreachable = requester is ANY_CALLER
+            self._has_no_connection = requester is ANY_CALLER
             circuit.failed(number, self._clock.elapsed(), self._failing or None)
         self._report()
 
     def trip(self, cause: str | None = None, *, is_unreachable: bool = False) -> None:
         """Open the circuit now: health checks found the server down, for this cause."""
-        self._cause, self._is_unreachable = cause, is_unreachable
+        self._cause, self._has_no_connection = cause, is_unreachable
         self._circuit.open(self._clock.elapsed())
         self._report()
 
@@ -533,7 +533,7 @@ class CircuitGuard:
     def _report(self) -> None:
         """Note the state, and call `moved` with it if it differs from the reported one."""
         circuit = self._circuit
-        self.is_shut = self._is_unreachable and circuit.state is not _CLOSED and self._reaches is not None
+        self.is_unreachable = self._has_no_connection and circuit.state is not _CLOSED and self._reaches is not None
         if (circuit.state, circuit.only) != self._reported:
             self._reported = circuit.state, circuit.only
             self._moved(circuit.state.value, self._cause if circuit.only is None else f"{self._cause}, one caller")
@@ -616,8 +616,8 @@ class SessionTransport:
             incoming = await send(outgoing)
         else:
             ok, patience, cause = None, outgoing.first_byte, None
-            if watch.is_shut:
-                await watch.knock()
+            if watch.is_unreachable:
+                await watch.try_connection()
             number = watch.begin(requester := asked.principal or self._principal_source)
             # Most calls have no such bound, and need no reading of the clock.
             began = 0.0 if patience is None else asyncio.get_running_loop().time()
@@ -631,11 +631,7 @@ class SessionTransport:
                 requester = requester if failure.reason != _UNREACHABLE or self._asks_whose else ANY_CALLER
                 raise
             except asyncio.CancelledError:
-                # The caller may cancel just before the transport would have timed out. That is
-                # silence of the server; an earlier cancellation shows nothing.
-                if patience is not None:
-                    waited = asyncio.get_running_loop().time() - began
-                    ok, cause = False if waited >= patience.total_seconds() * _NEARLY else None, _TIMEOUT
+                ok, cause = _silence(patience, began), _TIMEOUT
                 raise
             finally:
                 watch.settle(number, ok, cause, requester)
@@ -678,6 +674,17 @@ async def _are_replaced(
     return not is_answer
 
 
+def _silence(patience: timedelta | None, began: float) -> bool | None:
+    """Return False for a cancelled request whose server was silent, else None: an earlier end shows nothing.
+
+    The caller may cancel just before the transport would have timed out, after `patience`.
+    """
+    if patience is None:
+        return None
+    waited = asyncio.get_running_loop().time() - began
+    return False if waited >= patience.total_seconds() * _NEARLY else None
+
+
 def _is_answer(failure: UpstreamFailed, watch: RequestWatch, number: int) -> bool | None:
     """Return True if it comes from an answer, False for a failure of the server, else None."""
     if failure.reason == _CLOSING:
@@ -699,9 +706,9 @@ _CLOSING: Final = UpstreamReason.CLOSED.value
 _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )
-_KNOCK_WITHIN: Final = 0.25
+_CONNECT_WITHIN: Final = 0.25
 """Seconds in which a server has to take a connection that is to close its circuit."""
-_KNOCK_PAUSE: Final = 0.05
+_CONNECT_PAUSE: Final = 0.05
 """Seconds between two attempts to make one."""
 _NEARLY: Final = 0.95
 """The share of the timeout after which a cancelled wait counts as silence of the server."""
