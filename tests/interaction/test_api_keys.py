@@ -364,6 +364,18 @@ async def test_a_reload_that_leaves_a_key_as_it_is_ends_nothing_of_it(keys: Keys
 
 
 @covers("A-AUTH-18")
+async def test_a_stream_of_a_removed_key_ends_though_another_reload_came_before(keys: Keys, gateway: Gateway) -> None:
+    old = await opened(gateway, keys.made["old"])
+    async with bounded():
+        cut = asyncio.create_task(listening(old))
+        await gateway.shows("taskgate_streams", 1, side="downstream", kind="get")
+        assert await gateway.reload(keys.config(auth={"lookup_failures": {"threshold": 9}})) == SUCCESS
+        assert await gateway.reload(keys.without("old")) == SUCCESS
+        with pytest.raises(aiohttp.ClientError):
+            await cut
+
+
+@covers("A-AUTH-18")
 async def test_an_entry_with_other_scopes_is_another_key_for_what_is_open(keys: Keys, gateway: Gateway) -> None:
     old = await opened(gateway, keys.made["old"])
     entries = {"old": keys.entry("old", "ann", scopes=["a.read"])}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -86,6 +87,7 @@ async def test_a_body_shows_neither_credentials_nor_the_address_of_the_server(er
                 "url": url,
                 "path": "/mcp?tenant=acme-secret",
                 "session": sent.get("mcp-session-id", ""),
+                "host": f"{urlsplit(server.url).hostname} is not allowed",
                 "kept": "Bearer of news",
             }
             body = json.dumps(echoed).replace("fixed/", "fixed\\/").encode()
@@ -96,12 +98,14 @@ async def test_a_body_shows_neither_credentials_nor_the_address_of_the_server(er
                 **dict.fromkeys(("key", "token", "url", "path"), mark),
                 "headers": {mark: 1},
                 "session": mark if era == "legacy" else "",
+                "host": f"{mark} is not allowed",
                 "kept": "Bearer of news",
             }
 
 
-async def test_a_body_in_which_a_secret_is_a_number_is_left_out(server: ScriptedServer) -> None:
-    async with serve(before(server, credentials={**CREDENTIALS, "value": "12345678"})) as gateway:
+async def test_a_body_in_which_a_secret_is_a_number_is_left_out() -> None:
+    credentials = {**CREDENTIALS, "value": "12345678"}
+    async with ScriptedServer() as server, serve(before(server, credentials=credentials)) as gateway:
         host = await gateway.greeted()
         server.script["echo"] = raw(b'{"key": 12345678}', status=422)
         data = (await host.call("echo")).error["data"]
@@ -137,7 +141,7 @@ async def test_a_server_that_wants_credentials_is_told_from_one_that_refuses_the
     }
 
 
-async def test_a_body_that_does_not_end_delays_the_refusal_by_seconds_alone(server: ScriptedServer) -> None:
+async def test_a_body_that_does_not_end_delays_the_refusal_by_seconds_alone() -> None:
     async def refuses(turn: Turn) -> web.StreamResponse:
         response = web.StreamResponse(status=503, headers={"Content-Type": "text/plain"})
         await response.prepare(turn.request)
@@ -145,7 +149,7 @@ async def test_a_body_that_does_not_end_delays_the_refusal_by_seconds_alone(serv
         await asyncio.Event().wait()
         return response
 
-    async with serve(before(server)) as gateway:
+    async with ScriptedServer() as server, serve(before(server)) as gateway:
         host = await gateway.greeted()
         server.script["echo"] = refuses
         began = asyncio.get_running_loop().time()

@@ -8,7 +8,19 @@ import pytest
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
-from helpers.server import Hold, Reply, ScriptedServer, Turn, error, note, progress_note, server_request, status
+from helpers.server import (
+    Hold,
+    Reply,
+    ScriptedServer,
+    Turn,
+    error,
+    note,
+    progress_note,
+    raw,
+    result,
+    server_request,
+    status,
+)
 from helpers.waiting import eventually
 from requirements import covers
 
@@ -239,6 +251,12 @@ RAN: dict[str, tuple[Reply, Reply]] = {
         error(-32000, "No such session"),
     ),
     "a refusal, and a ping that gets another": (status(403), status(401)),
+    "a refusal, and a ping that gets other words": (status(422, b"no year"), status(422, b"no such method")),
+    "404 in JSON, and a usual ping": (raw(b'{"detail":"no report 7"}', status=404), result({})),
+    "404 in JSON, and a ping that is no method there": (
+        raw(b'{"detail":"no report 7"}', status=404),
+        error(-32601, "Method not found", status=404),
+    ),
     "a refusal, and a ping that gets 404": (status(401), status(404)),
 }
 """What a call that may have run gets, and what a ping in its session gets then."""
@@ -252,6 +270,30 @@ async def test_a_call_that_may_have_run_is_not_sent_again_whatever_a_ping_gets(
     server.script["report"], server.methods["ping"] = refusal, of_ping
     assert (await host.call("report", meta={"progressToken": "p"})).message["error"]
     assert len([each for each in server.heard("tools/call") if each["params"]["name"] == "report"]) == 1
+
+
+async def test_a_server_without_ping_keeps_its_session_whatever_a_tool_is_refused_with(
+    server: ScriptedServer, host: Host
+) -> None:
+    server.methods["ping"] = error(-32601, "Method not found", status=404)
+    server.script["report"] = status(422)
+    await host.call("echo")
+    for _ in range(3):
+        assert (await host.call("report")).error["data"]["httpStatus"] == 422
+    assert len(server.heard("initialize")) == 1
+    assert "DELETE" not in [each.verb for each in server.requests]
+
+
+async def test_a_session_in_which_a_call_for_a_task_was_refused_is_ended_at_the_server(
+    server: ScriptedServer, host: Host
+) -> None:
+    server.capabilities = {"tasks": {"requests": {"tools": {"call": {}}}}}
+    server.tools = [{"name": "echo", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}]
+    await host.call("echo")
+    server.methods["tools/call"] = server.methods["ping"] = status(403)
+    task = await host.start("echo")
+    assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).message["error"]
+    await eventually(lambda: [each.verb for each in server.requests].count("DELETE") == 1)
 
 
 async def test_a_server_that_refuses_all_that_a_caller_asks_opens_no_session_for_each_refusal(

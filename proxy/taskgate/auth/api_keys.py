@@ -14,6 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
+from weakref import WeakSet
 
 from taskgate.auth.claims import API_KEY_PREFIX, API_KEYS, ApiKeySettings, bearer_token
 from taskgate.auth.context import AuthContext, Identity
@@ -46,7 +47,7 @@ def key_digest(key: str) -> str:
 class VerifiedKey:
     """A key of the configuration, with its caller. `was_used`: a host has sent it."""
 
-    __slots__ = ("_clock", "_report", "context", "is_revoked", "settings", "was_used")
+    __slots__ = ("__weakref__", "_clock", "_report", "context", "is_revoked", "settings", "was_used")
 
     def __init__(self, settings: ApiKeySettings, context: AuthContext, clock: Clock, report: Callable[[], object]):
         self.settings = settings
@@ -89,6 +90,8 @@ class KeyVerifier:
             settings.digest: VerifiedKey(settings, bind(_identity(settings), None), clock, on_recall)
             for settings in self.settings
         }
+        # The keys by which requests were admitted, also by earlier verifiers.
+        self._admitting = WeakSet(self._keys.values())
 
     @staticmethod
     def is_key(token: str) -> bool:
@@ -143,9 +146,14 @@ class KeyVerifier:
         return found
 
     def revoke(self, after: "KeyVerifier | None") -> None:
-        """Revoke the keys that `after`, which takes the place of this one, has not or has otherwise."""
-        for each in self._keys.values():
+        """Revoke the keys that `after`, which takes the place of this one, has not or has otherwise.
+
+        `after` takes over the others: requests that they admitted may be under way at a later reload.
+        """
+        for each in tuple(self._admitting):
             each.is_revoked = after is None or each.settings not in after.settings
+            if after is not None and not each.is_revoked:
+                after._admitting.add(each)
 
 
 def _identity(settings: ApiKeySettings) -> Identity:

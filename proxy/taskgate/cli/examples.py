@@ -68,7 +68,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "keys": ("taskgate keys new --name ci",),
     "keys hash": (
         "cat ci.key | taskgate keys hash",
-        'echo "tgk_$(openssl rand -hex 32)" | tee ci.key | taskgate keys hash',
+        '(umask 077; echo "tgk_$(openssl rand -hex 32)" | tee ci.key) | taskgate keys hash',
     ),
     "keys new": ("taskgate keys new --name ci",),
     "metrics": (

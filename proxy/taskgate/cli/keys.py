@@ -1,5 +1,6 @@
 """The work of `keys new` and `keys hash`: `print_new_key` and `print_hash`."""
 
+import json
 import re
 import sys
 from typing import Final
@@ -16,7 +17,7 @@ The key. It is shown this once, and stored nowhere; give it to the host:
 
   {key}
 
-The entry of the configuration:
+The entry of the configuration, under a name of your choice:
 
 auth:
   mode: required
@@ -34,7 +35,8 @@ def print_new_key(name: str | None) -> None:
             "--name must be 1 to 64 small letters, digits, - and _, and begin with none of these two."
         )
     key = new_key(SystemEntropy())
-    click.echo(_ENTRY.format(key=key, name=name or "NAME", hash=_hash(key)), nl=False)
+    # In quotes, since YAML takes 123 and null for other things than texts.
+    click.echo(_ENTRY.format(key=key, name=json.dumps(name or "NAME"), hash=_hash(key)), nl=False)
 
 
 def print_hash() -> None:

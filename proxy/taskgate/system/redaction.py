@@ -1,7 +1,7 @@
-"""Redaction of server output for the log: `SecretRedaction` removes configured secrets. Pure.
+"""Redaction of server output: `SecretRedaction` removes configured secrets from many lines of the log. Pure.
 
-Used for the standard error of programs (`stdio.stderr_log`), for error texts (`HandshakeLog`), and for
-bodies of refusals (`call_streams`).
+Used for the standard error of programs (`stdio.stderr_log`) and for error texts (`HandshakeLog`). `without`
+is for single texts, such as bodies of refusals (`call_streams`).
 """
 
 import json
@@ -56,6 +56,12 @@ class SecretRedaction:
                 shown += text[end:start] + _MARK
             end = max(end, stop)
         return shown + text[end:]
+
+
+def without(values: Iterable[str], text: str) -> str:
+    """Return one text without these values. Patterns cost much: one is made only if a value is there."""
+    found = {part for value in values for part in _parts(value) if part in text}
+    return SecretRedaction(found).marked(text) if found else text
 
 
 def _parts(value: str) -> Iterator[str]:

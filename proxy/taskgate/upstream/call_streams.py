@@ -24,7 +24,7 @@ from taskgate.protocol.faults import NoMessage, no_message
 from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.messages import Response
 from taskgate.system.offload import offload
-from taskgate.system.redaction import SecretRedaction
+from taskgate.system.redaction import without
 from taskgate.upstream.base import Incoming, Messages
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.duplex.peek import parts_of, seems_to_answer
@@ -32,8 +32,6 @@ from taskgate.upstream.settings import UpstreamObserver
 
 MOST_IN_ARRAY: Final = 64
 """The most messages of an array that are read, as of one of a host: limits on notifications count it as one."""
-
-
 MOST_EXPLAINED: Final = 4096
 """Characters of the body of a refusal that hosts get."""
 _LARGEST: Final = 64 * 1024
@@ -159,7 +157,7 @@ def _explanation(body: bytes, hidden: Iterable[str]) -> Any:
         except orjson.JSONDecodeError:
             said = body.decode().strip()
             text = "null" if said.startswith("<") else dump(said)
-        text = SecretRedaction(hidden).marked(text)
+        text = without(hidden, text)
         # A number of JSON may be a secret, and what takes its place is no JSON.
         explanation = orjson.loads(text)
     except ValueError:

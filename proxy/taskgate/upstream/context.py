@@ -241,7 +241,8 @@ def hidden_from_hosts(settings: UpstreamSettings, *shown: str) -> Iterator[str]:
         yield from (value, value.rpartition(" ")[2])
     if settings.url is not None:
         url = URL(settings.url)
-        yield from (settings.url, url.authority, url.path_qs, url.raw_path_qs, url.path, url.raw_path)
+        yield from (settings.url, url.authority, url.host or "", url.raw_host or "")
+        yield from (url.path_qs, url.raw_path_qs, url.path, url.raw_path)
         yield from url.query.values()
         # A shorter one is rather a word.
         yield from (part for part in url.parts if len(part) >= _KEY)

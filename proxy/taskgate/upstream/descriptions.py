@@ -245,9 +245,15 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
+        self._before = None
         # It may have been forgotten while it was read.
         self._forgotten = found if self.value is None else None
         return found
+
+    def put(self, value: Mapping[str, ListedTool]) -> None:
+        """Set a list that was read elsewhere; only allowed if `is_empty`."""
+        self._before = self._forgotten = None
+        super().put(value)
 
     def forget(self) -> None:
         """Forget the list, because it may have changed."""

@@ -146,6 +146,7 @@ class ServerSession:
         "_upstream_context",
         "_usage",
         "_welcome",
+        "call",
         "era",
         "era_session",
     )
@@ -184,10 +185,16 @@ class ServerSession:
             self.era_session = self._new_session(found)
         # The last session that took calls; it stays while the era is found again.
         self._bound = self.era_session
+        self.call = self._counted if usage.tracer is None else self._traced
 
-    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
-        usage = self._usage
-        requests, name = usage.requests, usage.name
+    def _traced(self, call: UpstreamCall, listener: CallListener) -> Coroutine[Any, Any, Response]:
+        """Make a call with a span, in which the eras may have to be found first."""
+        assert self._usage.tracer is not None, "only with tracing"
+        return self._usage.tracer.traced(call, self.listed, partial(self._counted, listener=listener))
+
+    async def _counted(self, call: UpstreamCall, listener: CallListener) -> Response:
+        """Make a call, which is counted while it runs."""
+        requests, name = self._usage.requests, self._usage.name
         missed: UpstreamFailed | None = None
         era_before = self.era
         requests.in_flight[name] += 1
@@ -199,8 +206,6 @@ class ServerSession:
                 if missed is not None and session.era is era_before:
                     raise missed.copy()
                 try:
-                    if usage.tracer is not None:
-                        return await usage.tracer.traced(call, self.listed, partial(session.call, listener=listener))
                     return await session.call(call, listener)
                 except UpstreamFailed as failure:
                     # What did not run is sent once more if the server is one of another era now.

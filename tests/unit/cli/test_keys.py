@@ -15,12 +15,14 @@ from taskgate.cli import main
 from taskgate.clock import SystemEntropy
 from taskgate.config import load
 
+ENTRY = "The entry of the configuration, under a name of your choice:\n"
 
-@pytest.mark.parametrize(("options", "name"), [((), "NAME"), (("--name", "ci-2"), "ci-2")])
+
+@pytest.mark.parametrize(("options", "name"), [((), "NAME"), (("--name", "ci-2"), "ci-2"), (("--name", "123"), "123")])
 def test_a_new_key_is_printed_once_with_the_entry_of_its_hash(options: tuple[str, ...], name: str) -> None:
     status, printed, errors = run("keys", "new", *options)
     (key,) = re.findall("tgk_[A-Za-z0-9_-]+", printed)
-    entry = YAML(typ="safe").load(printed.partition("The entry of the configuration:\n")[2])
+    entry = YAML(typ="safe").load(printed.partition(ENTRY)[2])
     hashed = {"hash": f"sha256:{key_digest(key)}", "subject": name}
     assert entry == {"auth": {"mode": "required", "api_keys": {name: hashed}}}
     assert (status, errors) == (0, "")
@@ -31,7 +33,7 @@ def test_no_key_is_made_twice() -> None:
 
 
 def test_the_entry_is_good_as_it_is_printed(tmp_path: Path) -> None:
-    entry = run("keys", "new", "--name", "ci")[1].partition("The entry of the configuration:\n")[2]
+    entry = run("keys", "new", "--name", "ci")[1].partition(ENTRY)[2]
     file = tmp_path / "taskgate.yaml"
     file.write_text(f"version: 1\n{entry}upstreams: {{a: {{path: /mcp, url: 'http://127.0.0.1:9/mcp'}}}}\n")
     assert [*load(file, {}).auth.api_keys] == ["ci"]

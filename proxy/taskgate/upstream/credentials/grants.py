@@ -20,11 +20,11 @@ from typing import Final
 
 import orjson
 from aiohttp import (
+    ClientConnectorCertificateError,
     ClientConnectorError,
     ClientError,
     ClientResponse,
     ClientSession,
-    ClientSSLError,
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
@@ -222,7 +222,7 @@ class TokenEndpoint:
             raise _Refused(UpstreamReason.REFUSED, "client_file", detail=str(refused)) from None
         except TimeoutError:
             raise _Refused(UpstreamReason.TIMEOUT, "timeout", is_for_now=True) from None
-        except ClientSSLError:
+        except ClientConnectorCertificateError:
             raise _Refused(UpstreamReason.UNREACHABLE, "tls") from None
         except ClientConnectorError:
             raise _Refused(UpstreamReason.UNREACHABLE, "unreachable", is_for_now=True) from None

@@ -108,7 +108,7 @@ class SessionLoss(Enum):
 class PingOutcome(NamedTuple):
     """The outcome of a ping: the reason of its failure, and how the server refused it.
 
-    `said` is the HTTP status as a cause, or the error about a session. Both are None for a usual answer.
+    `said` has the HTTP status and body, or is the error about a session. Both are None for a usual answer.
     """
 
     reason: str | None = None
@@ -181,14 +181,14 @@ class SessionConnection:
 
         If a call broke off, a ping decides. Released servers let a session die without notice, for
         example after a cancellation: then every call of it breaks off. A call that was refused with a
-        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same one. After
+        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same words. After
         a first refusal in a new session that status is no sign of it.
         """
         if isinstance(failure, failures.SessionDoubted):
             if failure.cause in self.refusals:
                 return SessionLoss.NONE
             outcome = await self.ping()
-            if outcome.said == failure.cause:
+            if outcome.said == _said_by(failure):
                 return SessionLoss.UNKNOWN
             return SessionLoss.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
         if failure.reason == UpstreamReason.CLOSED.value:
@@ -265,7 +265,7 @@ class SessionConnection:
         try:
             _, response = await self._ask(PING, None)
         except UpstreamFailed as failure:
-            return PingOutcome(failure.reason, failure.cause)
+            return PingOutcome(failure.reason, _said_by(failure))
         return PingOutcome(said=failures.refusal_of_session(response))
 
     async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
@@ -292,6 +292,11 @@ class SessionConnection:
             # The host may have unsubscribed meanwhile.
             if uri in lasting.uris and not await self._answers(RESOURCES_SUBSCRIBE, uri_params(uri)):
                 return
+
+
+def _said_by(failure: UpstreamFailed) -> str:
+    """Return what a refusal says: two that say the same have one reason, such as an unknown session."""
+    return f"{failure.cause} {failure.refusal.get('body')}"
 
 
 def is_strange(call: RunningCall, response: Response) -> bool:

@@ -39,7 +39,7 @@ from taskgate.protocol.server_messages import (
     TaskStatusNotification,
     WithdrawnQuestion,
 )
-from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, SESSION_HEADER, VERSION_HEADER
+from taskgate.protocol.vocabulary import METHOD_NOT_FOUND, NOTE_TOOLS_CHANGED, SESSION_HEADER, VERSION_HEADER
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
@@ -243,21 +243,23 @@ class LegacyExchanges:
         means.
 
         A restarted server answers an unknown session with 404, as it must, or with another status, as
-        released servers do.
+        released servers do. A 404 with an object of JSON may be the answer of a tool.
         """
         status, settings = incoming.status, self._upstream_context.settings
         if not self.is_open and failures.tells_nothing(status):
             # Such a status is no answer of the server to the handshake, whatever its body.
             raise failures.refused(status, has_credentials=settings.has_credentials)
-        if status == 404 and self.session is not None:
-            raise failures.session_lost()
         hidden = hidden_from_hosts(settings, *call.shown.values(), self.session or "")
         response, body = await read_refusal(incoming, partial(self._response_in, call), hidden)
+        is_of_session = status == 404 and self.session is not None
+        is_explained = isinstance(body, dict) or (response is not None and response.error_code == METHOD_NOT_FOUND)
+        if is_of_session and not is_explained:
+            raise failures.session_lost()
         if response is not None and response.error is not None:
             call.was_refused = True
             return response
         body, has_credentials = body if self.is_open else None, settings.has_credentials
-        if self.session is not None and status in failures.SESSION_REFUSALS:
+        if is_of_session or (self.session is not None and status in failures.SESSION_REFUSALS):
             raise failures.SessionDoubted(failures.refused(status, body=body, has_credentials=has_credentials))
         raise failures.unwelcome(status, body=body, has_credentials=has_credentials)
 
@@ -332,10 +334,9 @@ class Conversation:
         """The server's session id, if it gave one."""
         return self._exchanges.session
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether a request waits for its answer, or a task of the server is followed."""
-        return bool(self._calls or tuple(self.followed))
+    def has_calls_beside(self, call: RunningCall) -> bool:
+        """Whether another request waits for its answer, or a task of the server is followed."""
+        return any(each is not call for each in self._calls.values()) or bool(tuple(self.followed))
 
     @property
     def host(self) -> Peer | None:

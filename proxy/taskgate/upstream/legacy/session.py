@@ -248,7 +248,7 @@ class LegacySession:
                 await self._expect_session(connection, pending, response, is_again=is_again)
         except UpstreamFailed as failure:
             error = failure.reason
-            end = await self._end_by(failure, connection, is_again=is_again)
+            end = await self._end_by(failure, connection, pending, is_again=is_again)
             if pending.was_heard and not failure.dispatched:
                 raise failures.begun(failure) from None
             # A request of which nothing was sent did not run either.
@@ -276,8 +276,10 @@ class LegacySession:
         if not self._closed and not await connection.is_understood():
             self._unwelcome()
 
-    async def _end_by(self, failure: UpstreamFailed, connection: SessionConnection, *, is_again: bool) -> SessionLoss:
-        """Return what a failure says about the session, and drop the connection if that has ended."""
+    async def _end_by(
+        self, failure: UpstreamFailed, connection: SessionConnection, pending: RunningCall, *, is_again: bool
+    ) -> SessionLoss:
+        """Return what the failure of a call says about the session, and drop the connection if that has ended."""
         if self._closed:
             return SessionLoss.NONE
         if is_again and isinstance(failure, failures.SessionDoubted):
@@ -286,7 +288,7 @@ class LegacySession:
             return SessionLoss.NONE
         end = await connection.judge(failure)
         if end is not SessionLoss.NONE:
-            self._lose(connection, is_doubted=isinstance(failure, failures.SessionDoubted))
+            self._lose(connection, doubted_by=pending if isinstance(failure, failures.SessionDoubted) else None)
         elif isinstance(failure, failures.Unwelcome):
             await self._check_era(connection)
         return SessionLoss.ENDED if type(failure) is EraLeft else end
@@ -355,17 +357,17 @@ class LegacySession:
         if connection is not None and connection.conversation is conversation:
             self._lose(connection)
 
-    def _lose(self, connection: SessionConnection, *, is_doubted: bool = False) -> None:
+    def _lose(self, connection: SessionConnection, *, doubted_by: RunningCall | None = None) -> None:
         """Drop a connection that the server ended; the next call opens another. Only the first
-        report counts. `is_doubted`: the server may know it after all, so it is ended there too,
-        unless calls run in it."""
+        report counts. `doubted_by`: the call that was refused. The server may know the session after
+        all, so it is ended there too, unless other calls run in it."""
         if self._connection.value is not connection:
             return
         self._connection.forget()
         self._resumption.lost()
         self._forget_tools()
         self._upstream_context.observer.session_lost()
-        is_ended_there = is_doubted and not connection.conversation.has_calls
+        is_ended_there = doubted_by is not None and not connection.conversation.has_calls_beside(doubted_by)
         dropping = asyncio.get_running_loop().create_task(connection.end() if is_ended_there else connection.drop())
         self._dropping.add(dropping)
         dropping.add_done_callback(self._dropping.discard)

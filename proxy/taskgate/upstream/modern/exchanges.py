@@ -72,8 +72,8 @@ class ModernExchanges:
                 error = None
                 if response.error is not None:
                     error = str(response.error_code)
-                    if not call.is_task:
-                        # A server that made a task did act, whatever the response is.
+                    if not (call.is_task or call.was_heard):
+                        # A server that made a task, or sent something of the call, did act.
                         judge(response)
             except ScopeCancelled:
                 over = failures.let_go if call.was_let_go else failures.too_late
@@ -178,6 +178,7 @@ class ModernExchanges:
                 call.on_progress(notification)
             case SessionNotification(notification) if call.listener is not None:
                 call.listener.on_notification(notification)
+        call.was_heard = True
         return None
 
     async def _response_in(self, message: bytes, call: RunningCall) -> Response | None:
