@@ -27,8 +27,8 @@ class Callers(Protocol):
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The auth context of a request's caller.
 
-        A token or an API key that is good becomes the `token` of the exchange's admission. Raises
-        Unauthenticated without one, and KeysUnavailable if the keys to verify a token are not available now.
+        A good token or API key becomes the `token` of the exchange's admission. Raises Unauthenticated
+        without one, and KeysUnavailable if the keys to verify a token are not available now.
         """
         ...
 

@@ -1,9 +1,9 @@
 """API keys of hosts: `KeyVerifier` finds the caller of a key, and `new_key` makes one.
 
 The configuration has the SHA-256 of each key, never the key. No slow hash is needed, and no salt:
-those delay who guesses passwords, and 128 random bits are not guessed at any speed. A key is looked
-up by its digest. The time of that may depend on digests, which tell nothing of a key: who wants
-another digest must find another key.
+they protect passwords, which can be guessed. 128 random bits cannot, at any speed. A key is found by
+its digest. The time of that may depend on digests. They show nothing of a key, since another digest
+needs another key.
 
 The identity of a key has a fixed issuer, and the subject and tenant of its entry. So tasks belong to
 the subject, and another key of it finds them. The name of the entry is the id of the credential (`jti`).

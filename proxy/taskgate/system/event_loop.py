@@ -1,7 +1,7 @@
 """The choice of the event loop: `loop_factory`, with timers that wait for what has arrived.
 
-A process may stand still: it is paused, its machine is moved, or one step of it takes long. Then timers
-are due, and what peers sent meanwhile lies in the sockets. The loop of uvloop runs the timers before it
+A process may pause: it is stopped, its machine is moved, or one step of it takes long. Then timers are
+due, and the sockets have what peers sent meanwhile. The loop of uvloop runs the timers before it
 reads that. The loop of asyncio reads first, but a timer that cancels a task still comes before the task's
 next step. So `patient` has a timer that is late wait once more, for a moment of reading. A timer that is
 less than LATE behind runs at once: under load that is usual.

@@ -35,7 +35,7 @@ MOST_IN_ARRAY: Final = 64
 MOST_EXPLAINED: Final = 4096
 """Characters of the body of a refusal that hosts get."""
 _LARGEST: Final = 64 * 1024
-"""Bytes of the largest body of a refusal that is looked at."""
+"""Bytes of the largest body of a refusal that is read."""
 _DEEPEST: Final = 64
 _REFUSAL: Final = 10.0
 """Seconds for which the body of a refusal is read. Its status says enough to go on."""

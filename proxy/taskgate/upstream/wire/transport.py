@@ -105,7 +105,7 @@ REUSE_WITHIN: Final = 2.0
 connection that may be closing must not get a call that is sent only once."""
 
 RESTED: Final = 0.1
-"""Seconds after which an idle connection is looked at before it is used: a system call. A busy one is not."""
+"""Seconds after which an idle connection is checked before it is used, by a system call. A busy one is not."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
