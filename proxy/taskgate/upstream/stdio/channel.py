@@ -237,6 +237,10 @@ class ProgramChannel:
         self._is_held = False
         if self._later is None:
             self._stdout.resume()
+        if self._planned_end is not None:
+            # What waits in the pipe has a moment, too.
+            self._cancel_planned_end()
+            self._plan_end()
 
     def answered(self, size: int) -> None:
         self._said.answered(size)
