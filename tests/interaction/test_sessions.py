@@ -211,7 +211,7 @@ async def test_a_call_that_runs_is_answered_though_the_session_seems_lost_to_ano
     server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:
     await host.call("echo")
-    server.script["slow"], server.script["report"] = hold, _ = Hold(), status(403)
+    server.script |= {"slow": (hold := Hold()), "report": status(403)}
     slow = asyncio.create_task(host.call("slow"))
     await hold.begun.wait()
     server.methods["ping"] = status(403)

@@ -90,8 +90,8 @@ class KeyVerifier:
             settings.digest: VerifiedKey(settings, bind(_identity(settings), None), clock, on_recall)
             for settings in self.settings
         }
-        # The keys by which requests were admitted, also by earlier verifiers.
-        self._admitting = WeakSet(self._keys.values())
+        # These keys, and those of earlier verifiers by which requests under way were admitted.
+        self._revocable = WeakSet(self._keys.values())
 
     @staticmethod
     def is_key(token: str) -> bool:
@@ -150,10 +150,10 @@ class KeyVerifier:
 
         `after` takes over the others: requests that they admitted may be under way at a later reload.
         """
-        for each in tuple(self._admitting):
+        for each in tuple(self._revocable):
             each.is_revoked = after is None or each.settings not in after.settings
             if after is not None and not each.is_revoked:
-                after._admitting.add(each)
+                after._revocable.add(each)
 
 
 def _identity(settings: ApiKeySettings) -> Identity:

@@ -139,7 +139,7 @@ class HttpFetcher:
                     headers=_HEADERS,
                     allow_redirects=False,
                     proxy=None if proxy is None else proxy.url,
-                    ssl=await _trust(ca_file),
+                    ssl=True if ca_file is None else await _trust(ca_file),
                 ) as response,
             ):
                 return await _read(response, max_size)
@@ -193,15 +193,12 @@ async def _expect_public(url: str, timeout: timedelta) -> None:
         raise FetchFailed(FetchReason.BROKEN) from None
 
 
-async def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
-    """Return what aiohttp takes as `ssl`; True means the authorities of the system. Raises FetchFailed."""
-    if ca_file is None:
-        return True
-    from taskgate.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+async def _trust(ca_file: Path) -> ssl.SSLContext:
+    """Return a context that trusts the authorities of a file as it is now. Raises FetchFailed."""
+    from taskgate.authorities import AuthoritiesRefused, read_trust  # noqa: PLC0415
 
     try:
-        # The file is read each time, so that a replaced one counts.
-        return await asyncio.to_thread(trusting, ca_file)
+        return await read_trust(ca_file)
     except AuthoritiesRefused as refused:
         raise FetchFailed(FetchReason.CA_FILE, str(refused)) from None
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from taskgate.auth.claims import IssuerSettings
 from taskgate.auth.fetch import FetchFailed
 from taskgate.auth.key_file import KeyFileRefused, read_keys
-from taskgate.authorities import AuthoritiesRefused, trusting
+from taskgate.authorities import AuthoritiesRefused, trust_of
 from taskgate.clock import SystemEntropy
 from taskgate.config import BindAddress, ConfigurationError, GatewayConfig, expect_data_directory, needs_data_directory
 from taskgate.errors import StoreUnavailable
@@ -113,7 +113,7 @@ def _expect_client_file(config: GatewayConfig, name: str) -> None:
 def _expect_authorities(section: str, ca_file: Path | None) -> None:
     if ca_file is not None:
         try:
-            trusting(ca_file)
+            trust_of(ca_file)
         except AuthoritiesRefused as refused:
             raise TlsFileRefused(f"{section}.ca_file: {refused}") from None
 

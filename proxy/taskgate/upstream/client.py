@@ -34,11 +34,11 @@ from taskgate.upstream.descriptions import LastWelcomes, Welcome, key_of, knows_
 from taskgate.upstream.duplex.passive_health import PassiveHealth
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.era import EraFinder, preferred_era
-from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
+from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult, Reaches
 from taskgate.upstream.legacy.resumption import AdoptedSessions
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.session import CircuitGuard, Makers, Reaches, ServerSession, SessionTransport, SessionUsage
+from taskgate.upstream.session import CircuitGuard, Makers, ServerSession, SessionTransport, SessionUsage
 from taskgate.upstream.settings import (
     GrantKind,
     GrantSettings,

@@ -221,7 +221,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         # What was known at the last `forget`; None once the list was read again.
         self._forgotten: Mapping[str, ListedTool] | None = None
 
-    async def having(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
+    async def with_tool(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         """Return the tools. Read the list again, but not too often, if it is an earlier one without
         `wanted`. If the server is down, return a forgotten list that has `wanted`. Raises
         UpstreamFailed, for a call that was not sent."""

@@ -2,17 +2,17 @@
 
 A server is healthy if it answers, whatever it answers: the gateway asks as itself, and its identity
 may matter to the server. A failure is what counts as one for the circuit breaker
-(`SessionTransport`), or no whole answer in time. At most one check runs at a time. A check that
+(`session.CircuitGuard`), or no whole answer in time. At most one check runs at a time. A check that
 could not be sent, for lack of credentials for example, has no result. `client` creates the checks
 and acts on their results. It starts them when the upstream is opened; they run until `close`.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from itertools import count
 from logging import getLogger
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -21,9 +21,8 @@ from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING, TOOLS_LIST
 from taskgate.system.background import cancel_and_wait
 from taskgate.upstream.base import UpstreamSession
-from taskgate.upstream.calls import Principal, ServerQuestion, UnsavedCallListener, UpstreamCall
+from taskgate.upstream.calls import Principal, PrincipalSource, ServerQuestion, UnsavedCallListener, UpstreamCall
 from taskgate.upstream.pauses import share
-from taskgate.upstream.session import ANY_CALLER
 from taskgate.upstream.settings import HealthSettings, UpstreamObserver
 
 log = getLogger("taskgate.upstream")
@@ -41,6 +40,50 @@ QUIET: Final = UpstreamObserver(
     stream_ended=lambda kind: None,
 )
 """The observer of health checks: they have a metric of their own and are counted in no other."""
+
+
+Reaches = Callable[[float], Coroutine[Any, Any, bool]]
+"""Tries to connect for so many seconds, and returns whether that was possible."""
+Requester = Principal | PrincipalSource
+"""The caller of a request, or what returns it: only a few requests need to know."""
+
+ANY_CALLER: Final = Principal(context="")
+"""Stands for each caller; the context of a caller is not empty."""
+
+
+class RequestWatch(Protocol):
+    """An observer of each request to a server, and of its outcome.
+
+    It does not see requests that only listen. Streams reopen after pauses of their own, and one may
+    bring the answer of a running call. Requests that follow something begun pass unseen too: to
+    refuse the server an answer would fail the call that asked for it.
+    """
+
+    def begin(self, requester: Requester) -> int:
+        """Return the number of a request that is about to be sent. Raises UpstreamFailed if it must
+        not be."""
+        ...
+
+    is_unreachable: bool
+    """Whether `try_connection` comes before `begin`, which may refuse: no connection to the server was made."""
+
+    async def try_connection(self) -> None:
+        """Try whether a connection can be made by now. `begin` refuses nothing then."""
+        ...
+
+    def counts_end(self, number: int) -> bool:
+        """Return whether a request is a failure whose connection the server closed. It is none if
+        another one was that began before the same end."""
+        ...
+
+    def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
+        """Take the outcome of a request, once, on every path.
+
+        `ok` is True for an answer, False for a failure of the server, None if neither is known.
+        `cause` is that of a failure, as in UpstreamFailed. `requester` is ANY_CALLER for a failure that
+        any caller would have had.
+        """
+        ...
 
 
 class HealthProbe:

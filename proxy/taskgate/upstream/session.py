@@ -51,6 +51,7 @@ from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.descriptions import Welcome
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.era import EraFinder, EraProbe, choose_era
+from taskgate.upstream.health import ANY_CALLER, Reaches, Requester, RequestWatch
 from taskgate.upstream.legacy.session import LegacySession
 from taskgate.upstream.settings import Breaker
 from taskgate.upstream.wire.redirects import SessionTarget
@@ -374,50 +375,6 @@ def _keep_era() -> None:
 _Sent = TypeVar("_Sent")
 
 
-Reaches = Callable[[float], Coroutine[Any, Any, bool]]
-"""Tries to connect for so many seconds, and returns whether that was possible."""
-Requester = Principal | PrincipalSource
-"""The caller of a request, or what returns it: only a few requests need to know."""
-
-ANY_CALLER: Final = Principal(context="")
-"""Stands for each caller; the context of a caller is not empty."""
-
-
-class RequestWatch(Protocol):
-    """An observer of each request to a server, and of its outcome.
-
-    It does not see requests that only listen. Streams reopen after pauses of their own, and one may
-    bring the answer of a running call. Requests that follow something begun pass unseen too: to
-    refuse the server an answer would fail the call that asked for it.
-    """
-
-    def begin(self, requester: Requester) -> int:
-        """Return the number of a request that is about to be sent. Raises UpstreamFailed if it must
-        not be."""
-        ...
-
-    is_unreachable: bool
-    """Whether `try_connection` comes before `begin`, which may refuse: no connection to the server was made."""
-
-    async def try_connection(self) -> None:
-        """Try whether a connection can be made by now. `begin` refuses nothing then."""
-        ...
-
-    def counts_end(self, number: int) -> bool:
-        """Return whether a request is a failure whose connection the server closed. It is none if
-        another one was that began before the same end."""
-        ...
-
-    def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
-        """Take the outcome of a request, once, on every path.
-
-        `ok` is True for an answer, False for a failure of the server, None if neither is known.
-        `cause` is that of a failure, as in UpstreamFailed. `requester` is ANY_CALLER for a failure that
-        any caller would have had.
-        """
-        ...
-
-
 class CircuitGuard:
     """The `RequestWatch` that is a circuit breaker; `moved` is called with each new state.
 
@@ -437,7 +394,7 @@ class CircuitGuard:
         self._clock = clock
         self._moved = moved
         self._reaches = reaches
-        self._trying = SingleFlight(self._connect)
+        self._attempt = SingleFlight(self._connect)
         self._tried_at = -inf
         self._circuit = CircuitBreaker(
             failures=breaker.failures,
@@ -489,8 +446,8 @@ class CircuitGuard:
         with suppress(TimeoutError, Abandoned):
             async with asyncio.timeout(_CONNECT_WITHIN):
                 # An attempt that was begun before may have come a moment too early.
-                if self._trying.is_empty or not await self._trying.get():
-                    await self._trying.get()
+                if self._attempt.is_empty or not await self._attempt.get():
+                    await self._attempt.get()
 
     async def _connect(self) -> bool:
         assert self._reaches is not None, "there is a way to connect"
@@ -499,14 +456,14 @@ class CircuitGuard:
             reached = await self._reaches(_CONNECT_WITHIN)
         finally:
             self._tried_at = self._clock.elapsed()
-            self._trying.forget()
+            self._attempt.forget()
         if reached and self.is_unreachable:
             self.mend()
         return reached
 
     async def close(self) -> None:
         """End the attempt to connect."""
-        await self._trying.close()
+        await self._attempt.close()
 
     def settle(self, number: int, ok: bool | None, cause: str | None, requester: Requester) -> None:
         circuit = self._circuit

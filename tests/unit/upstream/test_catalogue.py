@@ -127,13 +127,13 @@ async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -
         return found
 
     catalogue = Catalogue(make, ManualClock())
-    assert set(await catalogue.having("echo")) == {"echo"}
-    again = asyncio.create_task(catalogue.having("other"))
+    assert set(await catalogue.with_tool("echo")) == {"echo"}
+    again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)
     catalogue.forget()
     read.set()
     with pytest.raises(UpstreamFailed):
         await again
     assert catalogue.is_empty
-    assert set(await catalogue.having("other")) == {"new"}
+    assert set(await catalogue.with_tool("other")) == {"new"}
     await catalogue.close()

@@ -11,11 +11,9 @@ are logged.
 
 import asyncio
 import re
-import ssl
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from logging import getLogger
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -31,6 +29,7 @@ from aiohttp import (
     hdrs,
 )
 
+from taskgate.authorities import AuthoritiesRefused, read_trust
 from taskgate.clock import Clock, Entropy
 from taskgate.egress import ForwardProxy
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -201,7 +200,8 @@ class TokenEndpoint:
         try:
             async with asyncio.timeout_at(until):
                 proof = await self._authenticator.proof()
-                trusted = await _trust(settings.ca_file)
+                # The file is read each time, so that a replaced one counts.
+                trusted = True if settings.ca_file is None else await read_trust(settings.ca_file)
                 if self._closed:
                     raise _Refused(UpstreamReason.UNREACHABLE, "closed")
                 if self._session is None:
@@ -220,6 +220,9 @@ class TokenEndpoint:
                     return read_answer(settings, response.status, body)
         except ClientFileRefused as refused:
             raise _Refused(UpstreamReason.REFUSED, "client_file", detail=str(refused)) from None
+        except AuthoritiesRefused as refused:
+            detail = f"credentials.ca_file: {refused}"
+            raise _Refused(UpstreamReason.REFUSED, "ca_file", detail=detail) from None
         except TimeoutError:
             raise _Refused(UpstreamReason.TIMEOUT, "timeout", is_for_now=True) from None
         except ClientConnectorCertificateError:
@@ -358,19 +361,6 @@ def _lifetime(said: object) -> float:
 
 
 _HEADERS: Final = {hdrs.ACCEPT: "application/json", hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: "taskgate"}
-
-
-async def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
-    """Return what aiohttp takes as `ssl`; True means the authorities of the system. Raises _Refused."""
-    if ca_file is None:
-        return True
-    from taskgate.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
-
-    try:
-        # The file is read each time, so that a replaced one counts.
-        return await asyncio.to_thread(trusting, ca_file)
-    except AuthoritiesRefused as refused:
-        raise _Refused(UpstreamReason.REFUSED, "ca_file", detail=f"credentials.ca_file: {refused}") from None
 
 
 def _new_session(proxy: ForwardProxy | None) -> ClientSession:

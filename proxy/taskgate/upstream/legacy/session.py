@@ -67,7 +67,7 @@ class LegacySession:
         self._host = host
         self._clock = clock
         self._catalogue = Catalogue(self._read_catalogue, clock)
-        self.tools = self._catalogue.having
+        self.tools = self._catalogue.with_tool
         self._told = RelayedTools(upstream_context.dialect)
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting

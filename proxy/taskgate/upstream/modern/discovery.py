@@ -74,7 +74,7 @@ class ModernCatalogue:
         Empty if it cannot be read: the call is sent, and the server refuses it if it lacks a header.
         """
         try:
-            return await self.tools.having()
+            return await self.tools.with_tool()
         except UpstreamFailed:
             return {}
 

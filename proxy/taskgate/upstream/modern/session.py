@@ -131,7 +131,7 @@ class ModernSession:
         self._listener = listener
         self._exchanges = ModernExchanges(upstream_context, host, clock)
         self._catalogue = ModernCatalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page, clock=clock)
-        self.listed, self.tools = self._catalogue.listed, self._catalogue.tools.having
+        self.listed, self.tools = self._catalogue.listed, self._catalogue.tools.with_tool
         self._listening = SubscriptionListener(
             upstream_context,
             host,

@@ -18,7 +18,7 @@ class TlsFileRefused(Exception):
 
 def tls_context(tls: UpstreamTls) -> ssl.SSLContext:
     """Return a context for TLS 1.2 or newer with HTTP/1.1. Reads the files. Raises TlsFileRefused."""
-    context = _trusting(tls.ca_file)
+    context = _trust_of(tls.ca_file)
     context.set_alpn_protocols(["http/1.1"])
     if tls.insecure_skip_verify:
         context.check_hostname = False
@@ -28,15 +28,15 @@ def tls_context(tls: UpstreamTls) -> ssl.SSLContext:
     return context
 
 
-def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+def _trust_of(ca_file: Path | None) -> ssl.SSLContext:
     """Return a context that trusts the authorities of a file, or without one those of the
     system."""
     if ca_file is None:
         return ssl.create_default_context()
-    from taskgate.authorities import AuthoritiesRefused, trusting  # noqa: PLC0415
+    from taskgate.authorities import AuthoritiesRefused, trust_of  # noqa: PLC0415
 
     try:
-        return trusting(ca_file)
+        return trust_of(ca_file)
     except AuthoritiesRefused as refused:
         raise TlsFileRefused(f"tls.ca_file: {refused}") from None
 
