@@ -9,16 +9,20 @@ import argparse
 import contextlib
 import fcntl
 import json
+import os
 import platform
 import shutil
 import subprocess
 import sys
 import venv
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent / ".envs"
+AT_ONCE = min(os.cpu_count() or 1, 4)
+"""Environments that are made side by side: pip waits for the network and for files in turn."""
 
 # Old releases do not import with today's libraries, so each has the ones of its time.
 PINS: dict[str, list[str]] = {
@@ -244,16 +248,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make the pinned SDK environments.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(PINS)}")
     names = parser.parse_args().names
-    for name in names or PINS:
-        if not names and (reason := unsupported(name)):
+    wanted = [name for name in names or PINS if names or not unsupported(name)]
+    for name in PINS if not names else ():
+        if reason := unsupported(name):
             print(f"{name}: left out: {reason}")
-            continue
-        try:
-            made = ensure(name)
-        except EnvironmentNotMade as failure:
-            print(failure, file=sys.stderr)
-            return 1
-        print(f"{name}: {'made' if made else 'there already'}", flush=True)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        made = {pool.submit(ensure, name): name for name in wanted}
+        for each in as_completed(made):
+            try:
+                print(f"{made[each]}: {'made' if each.result() else 'there already'}", flush=True)
+            except EnvironmentNotMade as failure:
+                pool.shutdown(wait=False, cancel_futures=True)
+                print(failure, file=sys.stderr)
+                return 1
     return 0
 
 

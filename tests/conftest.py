@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import uvloop
@@ -70,7 +71,7 @@ os.umask(0o027)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which event loop tests run on, and whether with all their parameters."""
     parser.addoption("--loop", choices=_LOOPS, default="asyncio", help="the event loop of the tests (default: asyncio)")
-    parser.addoption("--first", action="store_true", help="each test with its first parameters alone")
+    parser.addoption("--one", action="store_true", help="each test with one of its parameters, by its name")
     parser.addoption("--rewrite", action="store_true", help="write the outputs of tests/cases")
 
 
@@ -99,14 +100,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--loop") == "uvloop":
         # The clock of uvloop cannot be set.
         _leave_out(config, items, lambda item: not _PACED.isdisjoint(vars(getattr(item, "module", item))))
-    if config.getoption("--first"):
-        first = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
-        _leave_out(config, items, lambda item: first[item.nodeid.partition("[")[0]] is not item)
+    if config.getoption("--one"):
+        chosen = _one_of_each(items)
+        _leave_out(config, items, lambda item: item.nodeid not in chosen)
     for item in items:
         if not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("program")
         if is_thorough(item.path):
             item.add_marker("thorough")
+
+
+def _one_of_each(items: list[pytest.Item]) -> set[str]:
+    """One item of each test: of all tests together, many have their first parameters, and many others."""
+    tests: dict[str, list[str]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+    return {names[crc32(name.rpartition("::")[2].encode()) % len(names)] for name, names in tests.items()}
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], is_out: Callable[[pytest.Item], object]) -> None:

@@ -1,4 +1,4 @@
-"""Which tests the forms leave out: by folder for `make test`, by file for `make test-all`."""
+"""Which tests the forms leave out: by folder and parameters for `make test`, by file for `make test-all`."""
 
 from pathlib import Path
 from typing import Final
@@ -61,8 +61,11 @@ ON_UVLOOP: Final = frozenset(
         *("restarts", "resumption", "sessions", "streams", "tasks", "tls"),
     )
 )
-"""Files about connections, streams, programs and timers: `make test-all` runs them on uvloop, too, each test with its
-first parameters. `make long` runs the whole interaction suite there."""
+"""Files about connections, streams, programs and timers: `make test-all` runs them on uvloop, too, each test with one of
+its parameters. `make long` runs the whole interaction suite there."""
+
+SAMPLED: Final = ("identity", "interaction")
+"""Folders of whose tests `make test` runs each with one of its parameters: with all they take half of its time."""
 
 
 def is_thorough(file: Path) -> bool:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from helpers.forms import LONG, ON_UVLOOP
+from helpers.forms import LONG, ON_UVLOOP, SAMPLED
 from helpers.tally import Tally, tallies
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -54,6 +54,8 @@ class Form:
     rest: str
     is_long: bool = False
     """Whether it is what the other forms leave out: long files, and the interaction suite on uvloop."""
+    samples: bool = False
+    """Whether each test of some folders runs with one of its parameters."""
     runs_on_uvloop: bool = False
     runs_alone: bool = False
 
@@ -64,18 +66,22 @@ class Form:
     def work(self, seconds: dict[str, float]) -> Iterator["Batch"]:
         """All batches of the form but for the tests marked `alone`."""
         marks = f"-m={self.marks}"
-        yield from batches(self.files(seconds), (marks,))
+        files = self.files(seconds)
+        sampled = {file: each for file, each in files.items() if self.samples and file.split("/")[1] in SAMPLED}
+        yield from batches({file: each for file, each in files.items() if file not in sampled}, (marks,))
+        yield from batches(sampled, (marks, ONE), LONGEST_BATCH * 2)
         if self.is_long:
             interaction = {file: each for file, each in seconds.items() if file.startswith("tests/interaction/")}
             yield from batches(interaction, (marks, *UVLOOP))
         elif self.runs_on_uvloop:
             chosen = {file: each for file, each in seconds.items() if file in ON_UVLOOP}
-            yield from batches(chosen, (marks, *UVLOOP, "--first"))
+            yield from batches(chosen, (marks, *UVLOOP, ONE))
 
 
 UVLOOP = ("--loop", "uvloop")
+ONE = "--one"
 FORMS = {
-    "quick": Form("make test", "not alone and not thorough", "make test-all, then make soak"),
+    "quick": Form("make test", "not alone and not thorough", "make test-all, then make soak", samples=True),
     "all": Form("make test-all", "not alone", "make soak", runs_on_uvloop=True, runs_alone=True),
     "long": Form("make long", "not alone", "make test-all", is_long=True, runs_alone=True),
 }

@@ -134,8 +134,8 @@ def test_more_tests_than_a_few_that_failed_beside_others_do_not_run_again() -> N
 
 
 @pytest.mark.program
-@pytest.mark.parametrize(("options", "names"), [((), ["x-1", "x-2", "y-1", "y-2"]), (("--first",), ["x-1"])])
-def test_a_run_has_all_parameters_or_the_first(tmp_path: Path, options: tuple[str, ...], names: list[str]) -> None:
+@pytest.mark.parametrize(("options", "names"), [((), ["x-1", "x-2", "y-1", "y-2"]), (("--one",), ["x-2"])])
+def test_a_run_has_all_parameters_or_one(tmp_path: Path, options: tuple[str, ...], names: list[str]) -> None:
     (tmp_path / "test_module.py").write_text(PARAMETRIZED)
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-c", CHECKOUT / "pyproject.toml"]
     ended = subprocess.run(
@@ -157,7 +157,7 @@ def test_the_long_form_has_what_the_form_of_everything_leaves_out() -> None:
     )
     seconds = dict.fromkeys([bench, tasks, other], 1.0)
     ran = {name: [(batch.files, batch.options[1:]) for batch in FORMS[name].work(seconds)] for name in ("all", "long")}
-    assert ran["all"] == [((other, tasks), ()), ((tasks,), ("--loop", "uvloop", "--first"))]
+    assert ran["all"] == [((other, tasks), ()), ((tasks,), ("--loop", "uvloop", "--one"))]
     assert ran["long"] == [((bench,), ()), ((other, tasks), ("--loop", "uvloop"))]
 
 
