@@ -69,6 +69,7 @@ _VERBS: Final = {verb.value: verb for verb in HttpMethod}
 _USUAL_PORTS: Final = ("80", "443")
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _ID: Final = re.compile("[!-~]{1,256}").fullmatch
+_ABSOLUTE: Final = re.compile("https?://([^/?]*)(.*)", re.IGNORECASE).fullmatch
 LONGEST_LENGTH: Final = 18
 """Digits of a Content-Length that is read as it is."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,%d})[ \t]*\r\n" % LONGEST_LENGTH, re.IGNORECASE)
@@ -250,6 +251,19 @@ def expect_framing(method: str, version: HttpVersion, fields: Fields) -> None:
         raise RequestRejected(NOT_IMPLEMENTED)
     if fields[hdrs.EXPECT] and fields[hdrs.EXPECT][0].lower() != "100-continue":
         raise RequestRejected(WRONG_EXPECTATION)
+
+
+def origin_form(target: str, headers: CIMultiDict[str]) -> str:
+    """Return the path and query of a target in absolute form, as a client sends it that takes the
+    gateway for its proxy. Other targets stay.
+
+    What the target names replaces `Host` (RFC 9112, 3.2.2).
+    """
+    found = _ABSOLUTE(target)
+    if found is None:
+        return target
+    headers[hdrs.HOST], path = found.groups()
+    return path if path[:1] == "/" else f"/{path}"
 
 
 def declared_length(digits: str) -> int:

@@ -48,6 +48,7 @@ from taskgate.listener.door import (
     declared_length,
     find_head,
     head_size,
+    origin_form,
 )
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.tls import TlsWire
@@ -635,7 +636,7 @@ class HostConnection(asyncio.Protocol):
         if head is None or is_too_large:
             head = HostHead(
                 parsed.method,
-                parsed.path,
+                parsed.path if parsed.path[:1] == "/" else origin_form(parsed.path, headers),
                 parsed.version,
                 headers,
                 keep_alive=not (parsed.should_close or parsed.upgrade),
