@@ -61,8 +61,8 @@ ON_UVLOOP: Final = frozenset(
         *("restarts", "resumption", "sessions", "streams", "tasks", "tls"),
     )
 )
-"""Files about connections, streams, programs and timers: `make test-all` runs them on uvloop, too, each test with one of
-its parameters. `make long` runs the whole interaction suite there."""
+"""Files about connections, streams, programs and timers: `make test-all` runs them on uvloop, too, each test with one
+of its parameters. `make long` runs the whole interaction suite there."""
 
 SAMPLED: Final = ("identity", "interaction")
 """Folders of whose tests `make test` runs each with one of its parameters: with all they take half of its time."""

@@ -20,15 +20,18 @@ from interop.matrix import COLUMNS, HOSTS, PAGE, SERVERS, SUMMARY_PAGE, expected
 from interop.peers import node_server, python_server, require_peers
 
 # One gateway for all: its output is read by the loop that started it.
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 RELEASES = ("1.8.1", "1.9.4", "1.12.4", "1.23.3", "2.3.0")
 ENVIRONMENTS = ("fastmcp-3.4.10", "fastmcp-4.1.4", "fastmcp-4.2.3", "strands-agents-1.62.0")
 AT_ONCE = 7
 """Hosts that run at the same time: with more of them the last would start late."""
-EITHER = ("fastmcp-4-2", "fastmcp-4-2-legacy")
+EITHER = ("fastmcp-4-2", "fastmcp-4-2-legacy", "agent-framework-legacy")
 """Hosts of which what they do directly is compared, and the servers that it is compared with."""
 DIRECTLY = ("1-12-4", "1-23-3", "2-3-0")
+SKIPPING = "agent-framework-legacy"
+"""A host that skips tools which are announced as tasks. It has them at mounts whose names end with QUIET."""
+QUIET = "-quiet"
 PINNED = "2-3-0-initialized"
 INITIALIZED = "2025-11-25"
 Said = dict[tuple[str, str], dict[str, str]]
@@ -51,13 +54,19 @@ def configured(urls: dict[str, str], folder: Path) -> Path:
     """
     written = {
         name: {"path": f"/{name}/mcp", "url": url, **({"protocol_version": INITIALIZED} if name == PINNED else {})}
-        for name, url in urls.items()
+        for name, url in {**urls, **{f"{name}{QUIET}": urls[name] for name in DIRECTLY}}.items()
     }
+    rule = {"tool": "*", "mode": "auto"}
+    quiet = [{**rule, "upstream": f"{name}{QUIET}", "announce": "never"} for name in DIRECTLY]
     return write_configuration(
         folder,
         "",
         upstreams=written,
-        tasks={"poll_interval": {"base": "100ms", "min": "100ms", "adaptive": False}, "inline_grace": "500ms"},
+        tasks={
+            "poll_interval": {"base": "100ms", "min": "100ms", "adaptive": False},
+            "inline_grace": "500ms",
+            "upgrade": [*quiet, rule],
+        },
         limits={"rate": [], "concurrency": {"tasks_per_context": 200}},
         logging={"level": "debug"},
     )
@@ -82,7 +91,9 @@ async def said(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Said]:
 
         through = [rows_of(each.name, [server.name for server in SERVERS], places, each.name) for each in HOSTS]
         direct = [rows_of(each, DIRECTLY, [urls[server] for server in DIRECTLY], f"{each} directly") for each in EITHER]
-        rows = await asyncio.gather(*through, *direct)
+        quiet = [f"http://{gateway.listen}/{server}{QUIET}/mcp" for server in DIRECTLY]
+        announced = [rows_of(SKIPPING, DIRECTLY, quiet, f"{SKIPPING}{QUIET}")]
+        rows = await asyncio.gather(*through, *direct, *announced)
         yield {pair: row for told in rows for pair, row in told.items()}
     for url in urls.values():
         assert_log_is_discreet(log, url)
@@ -98,9 +109,18 @@ async def test_a_host_does_with_a_server_what_the_table_says(said: Said, host: s
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("server", DIRECTLY)
-@pytest.mark.parametrize("host", EITHER)
+@pytest.mark.parametrize("host", [each for each in EITHER if each != SKIPPING])
 async def test_the_newest_fastmcp_does_in_each_era_what_it_does_directly(said: Said, host: str, server: str) -> None:
     assert said[host, server] == said[f"{host} directly", server]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("server", DIRECTLY)
+async def test_a_host_that_skips_tasks_does_what_it_does_directly_where_none_are_announced(
+    said: Said, server: str
+) -> None:
+    assert said[f"{SKIPPING}{QUIET}", server] == said[f"{SKIPPING} directly", server]
+    assert said[f"{SKIPPING}{QUIET}", server]["plain_call"] == "yes"
 
 
 def test_the_page_is_what_the_table_makes() -> None:
