@@ -9,6 +9,8 @@ from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
 from helpers.server import ScriptedServer
+from helpers.virtual_time import pass_time
+from helpers.waiting import eventually
 
 RULES: dict[str, Any] = {
     "authorization": {"only_listed_tools": True},
@@ -77,3 +79,22 @@ async def test_a_tool_that_is_nowhere_has_the_list_read_once_and_not_for_each_ca
     for _ in range(5):
         assert "Unknown tool" in (await host.call("nowhere")).error["message"]
     assert len(growing.heard("tools/list")) == asked + 1
+
+
+async def test_a_tool_that_is_listed_no_more_is_unknown_once_the_list_is_five_minutes_old(
+    growing: ScriptedServer, before: Gateway
+) -> None:
+    growing.cache = {"ttlMs": 0, "cacheScope": "private"}
+    host = await before.greeted()
+    growing.tools.append(NEW)
+    assert (await host.call("new", {"a": 1})).result["structuredContent"] == {"a": 1}
+    growing.tools.remove(NEW)
+    asked = len(growing.heard("tools/list"))
+    await pass_time(299)
+    assert (await host.call("new", {"a": 1})).result["structuredContent"] == {"a": 1}
+    assert len(growing.heard("tools/list")) == asked
+    await pass_time(2)
+    await host.call("new")
+    await eventually(lambda: len(growing.heard("tools/list")) > asked)
+    await pass_time(1)
+    assert "Unknown tool" in (await host.call("new")).error["message"]

@@ -259,6 +259,8 @@ def _check_scope(text: str) -> str:
 
 
 PositiveDuration = Annotated[timedelta, DurationIn()]
+# The default is a minute: load balancers forget a flow after 350 s, some after 120 s.
+TcpKeepalive = Annotated[timedelta, DurationIn(least=SECOND, most=9 * HOUR)]
 Duration = Annotated[timedelta, DurationIn(least=timedelta())]
 # The bound of what is in memory as a whole: a slip of the unit fails at the start.
 MemorySize = Annotated[int, SizeIn(least=KIB, most=GIB)]

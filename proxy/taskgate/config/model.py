@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskgate.admission.concurrency import BulkheadSettings
 from taskgate.admission.rules import AdmissionRules, CallerLimit, OnStoreError, RejectAs
 from taskgate.auth.claims import API_KEYS
-from taskgate.config.fields import Name, Section
+from taskgate.config.fields import Name, Section, write_duration
 from taskgate.config.problems import Conflict, list_at, mapping_at
 from taskgate.config.references import NO_REFERENCES, References
 from taskgate.config.sections.audit import AuditSection, audit_conflicts, with_sink_defaults
@@ -274,6 +276,14 @@ _REFERENCE = {
 }
 
 
+class _SchemaGenerator(GenerateJsonSchema):
+    """Writes the default of a key that may be null as its other values."""
+
+    def encode_default(self, dft: Any) -> Any:
+        """Return the default as a file has it."""
+        return write_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12), with a description and the default of every key.
 
@@ -281,7 +291,7 @@ def json_schema() -> dict[str, Any]:
 
     It lacks the rules between keys, and what a pattern cannot express: `load` checks those.
     """
-    generated = GatewayConfig.model_json_schema(mode="serialization")
+    generated = GatewayConfig.model_json_schema(mode="serialization", schema_generator=_SchemaGenerator)
     schema = _inlined(generated, generated["$defs"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "$defs": {"reference": _REFERENCE}}
 

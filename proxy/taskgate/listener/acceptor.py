@@ -14,6 +14,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from taskgate.system.keep_alive import keep_alive
@@ -32,11 +33,13 @@ class Acceptor:
     """The accept loop of one listening socket, `bound`, which it owns and closes.
 
     `make_protocol` is called for each accepted connection. Creating an acceptor raises OSError if
-    the socket cannot listen. The server of asyncio is not used: on close it loses connections that
-    it has accepted and not yet set up.
+    the socket cannot listen. The system probes a connection after `silence`; None: never. The server
+    of asyncio is not used: on close it loses connections that it has accepted and not yet set up.
     """
 
-    def __init__(self, bound: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self, bound: socket.socket, make_protocol: Callable[[], asyncio.Protocol], silence: timedelta | None
+    ) -> None:
         self._bound = bound
         self._make_protocol = make_protocol
         self._loop = asyncio.get_running_loop()
@@ -45,7 +48,8 @@ class Acceptor:
         self._retry: asyncio.TimerHandle | None = None
         bound.setblocking(False)
         # Accepted sockets inherit it: the system notices a host that disappeared while nothing is sent to it.
-        keep_alive(bound)
+        if silence is not None:
+            keep_alive(bound, silence)
         bound.listen(BACKLOG)
         self._loop.add_reader(bound.fileno(), self._on_readable)
 

@@ -50,6 +50,7 @@ class ListenerSettings:
     read_timeout: timedelta
     idle_timeout: timedelta
     sse_keepalive: timedelta
+    tcp_keepalive: timedelta | None = None
     allowed_clients: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     forwarded_header: ForwardedHeader = "x-forwarded-for"
@@ -114,6 +115,7 @@ class PublicListener:
             ),
         )
         self._tls = settings.tls
+        self._tcp_keepalive = settings.tcp_keepalive
         self._certificates: Certificates | None = None
         self._connections: _Connections | None = None
         self._acceptor: Acceptor | None = None
@@ -129,7 +131,7 @@ class PublicListener:
             self._certificates = certificates = Certificates(self._tls)
             certificates.load()
             factory = partial(connections.behind_tls, certificates, self._tls.handshake_timeout)
-        self._acceptor = Acceptor(bound, factory)
+        self._acceptor = Acceptor(bound, factory, self._tcp_keepalive)
         if self._certificates is not None:
             self._certificates.watch()
         host, port, *_ = bound.getsockname()

@@ -112,10 +112,23 @@ class ListedTool(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPage:
-    """One page of `tools/list`: its tools by name, and the cursor of the next page."""
+    """One page of `tools/list`: its tools by name, and the cursor of the next page.
+
+    `ttl` is how long the server says that it may be cached, in seconds; 0 if it does not say.
+    """
 
     tools: Mapping[str, ListedTool]
     cursor: RawJson | None
+    ttl: float = 0.0
+
+
+class ToolList(NamedTuple):
+    """All tools of a server by name. `ttl` is the shortest that a page has, in seconds; 0 if the
+    server does not say.
+    """
+
+    tools: Mapping[str, ListedTool]
+    ttl: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,14 @@
 
 Used for handshakes, tool lists and pings, so that concurrent calls share one request. The first
 `get` starts the work, and others wait for the same. A result stays until `forget`, and a failure is
-raised for those who wait and not stored. `close` stops the work.
+raised for those who wait and not stored. `renew` runs the work again while the result is used. `close`
+stops the work.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from taskgate.system.background import cancel_and_wait
@@ -64,6 +66,14 @@ class SingleFlight(Generic[Value]):
         """
         self._current = self.value = None
 
+    def renew(self) -> None:
+        """Make a new result in the background. The present one is used until then, and after a
+        failure."""
+        before = self._current
+        task = asyncio.get_running_loop().create_task(self._make(), context=Context())
+        self._running.add(task)
+        task.add_done_callback(partial(self._renewed, before))
+
     async def close(self) -> None:
         """Stop the work that runs; its waiters get Abandoned."""
         self.forget()
@@ -81,6 +91,13 @@ class SingleFlight(Generic[Value]):
         if self._current is asyncio.current_task():
             self.value = value
         return value
+
+    def _renewed(self, before: asyncio.Future[Value] | None, task: "asyncio.Task[Value]") -> None:
+        """Replace the result `before`, unless it was dropped meanwhile."""
+        self._running.discard(task)
+        # Retrieving the exception marks it as seen.
+        if not task.cancelled() and task.exception() is None and self._current is before:
+            self._current, self.value = task, task.result()
 
     def _ended(self, task: asyncio.Task[Value]) -> None:
         """Forget work that failed, so that the next `get` starts anew."""

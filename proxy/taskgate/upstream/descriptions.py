@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from math import inf
@@ -27,7 +28,7 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Era, era_of
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescription, ToolPage
+from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescription, ToolList, ToolPage
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
@@ -165,8 +166,8 @@ async def read_catalogue(
     read: Callable[[Response], ToolPage],
     bounds: CatalogueBounds,
     cut: Callable[[], None],
-) -> dict[str, ListedTool]:
-    """Return the tools of all pages by name. `ask` fetches the page at a cursor, `read` decodes it.
+) -> ToolList:
+    """Return the tools of all pages. `ask` fetches the page at a cursor, `read` decodes it.
 
     A server may never say that its list ends. So it ends with a page that names a cursor again, or has
     only tools that are known, and after MAX_EMPTY pages without any. `cut` is called then. Raises
@@ -174,6 +175,7 @@ async def read_catalogue(
     """
     empty = 0
     tools: dict[str, ListedTool] = {}
+    ttl = inf
     cursor: RawJson | None = None
     seen: set[RawJson] = set()
     while True:
@@ -182,13 +184,14 @@ async def read_catalogue(
         page = await offload(len(response.text), partial(read, response))
         has_news = not page.tools.keys() <= tools.keys()
         tools.update(page.tools)
+        ttl = min(ttl, page.ttl)
         cursor = page.cursor
         if cursor is None:
-            return tools
+            return ToolList(tools, ttl)
         empty += not page.tools
         if cursor in seen or empty >= MAX_EMPTY or (page.tools and not has_news):
             cut()
-            return tools
+            return ToolList(tools, ttl)
         seen.add(cursor)
 
 
@@ -202,19 +205,26 @@ def what_is_left(bounds: CatalogueBounds, response: Response) -> CatalogueBounds
 
 
 READ_AGAIN: Final = 5.0
-"""Seconds after which a list is read again for a tool that is not in it, at the earliest."""
+"""Seconds after which a list is read again, at the earliest."""
 
 
 class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
     """The tools of one session by name: read by `make` on first use, kept until `forget`.
 
-    A server may list more tools than before and not say so. `clock` has the time between two readings
-    for tools that are unknown. While the server is down, the list that was forgotten last is used.
+    A server may list other tools than before and not say so. So a list that is older than `age` is
+    read again in the background; None: it is not. A server may say how old its own may be.
+    `clock` has the time between two readings. While the server is down, the list that was forgotten
+    last is used.
     """
 
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, Mapping[str, ListedTool]]], clock: Clock) -> None:
-        super().__init__(make)
+    def __init__(
+        self, make: Callable[[], Coroutine[Any, Any, ToolList]], clock: Clock, *, age: timedelta | None
+    ) -> None:
+        super().__init__(self._read)
+        self._read_list = make
         self._clock = clock
+        self._age = inf if age is None else age.total_seconds()
+        self._old_at = inf
         self._again_at = -inf
         # What was known when the list was last read again; None after `forget`.
         self._before: Mapping[str, ListedTool] | None = None
@@ -227,9 +237,12 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         UpstreamFailed, for a call that was not sent."""
         known = self.value
         if known is not None:
-            if wanted is None or wanted in known:
-                return known
             now = self._clock.elapsed()
+            if wanted is None or wanted in known:
+                if now >= self._old_at:
+                    self._old_at = now + self._age
+                    self.renew()
+                return known
             if now - self._again_at >= READ_AGAIN:
                 self._again_at, self._before = now, known
                 super().forget()
@@ -253,6 +266,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
     def put(self, value: Mapping[str, ListedTool]) -> None:
         """Set a list that was read elsewhere; only allowed if `is_empty`."""
         self._before = self._forgotten = None
+        self._old_at = self._clock.elapsed() + self._age
         super().put(value)
 
     def forget(self) -> None:
@@ -260,6 +274,12 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         self._before = None
         self._forgotten = self._forgotten if self.value is None else self.value
         super().forget()
+
+    async def _read(self) -> Mapping[str, ListedTool]:
+        found = await self._read_list()
+        age = max(found.ttl, READ_AGAIN) if found.ttl and self._age < inf else self._age
+        self._old_at = self._clock.elapsed() + age
+        return found.tools
 
 
 _CURSOR: Final = '"cursor"'

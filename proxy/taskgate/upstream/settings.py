@@ -222,7 +222,9 @@ class UpstreamSettings:
     - `call` bounds a call without progress, `ceiling` any call. In `tools` the first rule that
       matches a tool counts.
     - `max_result` is bytes of one message, `max_header` of the head of one answer; `catalogue`
-      limits the list of tools.
+      limits the list of tools. `catalogue_age` is how old that may be before it is read again,
+      where the server does not say; None: as old as the session.
+    - `tcp_keepalive` is the silence after which the system probes a connection; None: never.
     - `headers` are on every request, beside `credentials`; their values are secret.
     - Without `retries` there is one attempt, without `breaker` no circuit breaker, without `health`
       no checks.
@@ -241,7 +243,9 @@ class UpstreamSettings:
     call: timedelta
     max_result: int
     max_header: int = MAX_HEADER
+    tcp_keepalive: timedelta | None = None
     catalogue: CatalogueBounds = _USUAL_CATALOGUE
+    catalogue_age: timedelta | None = timedelta(minutes=5)
     ceiling: timedelta = timedelta(hours=24)
     tools: tuple[ToolTimeouts, ...] = ()
     credentials: FixedHeader | GrantSettings | None = None

@@ -14,7 +14,6 @@ from helpers.host.raw import RawHost, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.acceptor import RETRY_DELAY, Acceptor
 from taskgate.listener.protocol import FIRST_REQUEST
-from taskgate.system.keep_alive import SILENCE
 from unit.listener.gate import Gate
 from unit.listener.secure import Papers, SecureHost, papers
 
@@ -22,6 +21,15 @@ LONG = timedelta(minutes=1)
 
 TURNS = range(10)
 """Turns of the loop between the arrival of a connection and the close: it is accepted, made, read, or was answered."""
+
+
+PROBED = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE),)
+PROBES = (
+    *PROBED,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT),
+)
 
 
 class Troubled(socket.socket):
@@ -66,14 +74,30 @@ async def problems() -> AsyncIterator[list[dict[str, Any]]]:
     loop.set_exception_handler(None)
 
 
-def troubled(*troubles: int, make_protocol: Callable[[], asyncio.Protocol] = Counting) -> tuple[Acceptor, Troubled]:
+def troubled(
+    *troubles: int,
+    make_protocol: Callable[[], asyncio.Protocol] = Counting,
+    silence: timedelta | None = None,
+) -> tuple[Acceptor, Troubled]:
     """An acceptor whose socket has these troubles before it accepts anything."""
     bound = Troubled(socket.create_server(("127.0.0.1", 0)).detach(), list(troubles))
-    return Acceptor(bound, make_protocol), bound
+    return Acceptor(bound, make_protocol, silence), bound
 
 
-async def test_the_system_probes_an_accepted_connection_that_is_silent() -> None:
-    found: list[tuple[int, int]] = []
+@pytest.mark.parametrize(
+    ("silence", "options"),
+    [
+        (timedelta(minutes=1), [1, 60, 15, 4]),
+        (timedelta(seconds=90), [1, 90, 22, 4]),
+        (timedelta(seconds=1), [1, 1, 1, 4]),
+        (None, [0]),
+    ],
+    ids=str,
+)
+async def test_the_system_probes_an_accepted_connection_that_is_silent(
+    silence: timedelta | None, options: list[int]
+) -> None:
+    found: list[list[int]] = []
 
     class Connected(asyncio.Protocol):
         """Notes the socket's options, and closes it."""
@@ -81,18 +105,17 @@ async def test_the_system_probes_an_accepted_connection_that_is_silent() -> None
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             """See the base class."""
             at = transport.get_extra_info("socket")
-            probed = at.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-            found.append((probed, at.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)))
+            found.append([at.getsockopt(*option) for option in (PROBES if silence else PROBED)])
             transport.close()
 
-    acceptor, bound = troubled(make_protocol=Connected)
+    acceptor, bound = troubled(make_protocol=Connected, silence=silence)
     with socket.create_connection(bound.getsockname()) as host:
         host.setblocking(False)
         async with bounded():
             assert await asyncio.get_running_loop().sock_recv(host, 1) == b""
     acceptor.stop()
     await acceptor.settle()
-    assert found == [(1, SILENCE)]
+    assert found == [options]
 
 
 @pytest.mark.parametrize("turns", TURNS)

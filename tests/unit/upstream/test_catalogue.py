@@ -1,6 +1,7 @@
 """A catalogue is read within its bounds, and refused as a whole beyond them, whoever asks for it."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,12 +11,12 @@ from helpers.manual_clock import ManualClock
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.discovery import CatalogueBounds, ListedTool
+from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ToolList
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
-from taskgate.upstream.descriptions import Catalogue, read_catalogue, what_is_left
+from taskgate.upstream.descriptions import READ_AGAIN, Catalogue, read_catalogue, what_is_left
 from taskgate.upstream.failures import too_large
 
 DIALECT = LegacyUpstream("1", ExtensionPolicy())
@@ -27,6 +28,10 @@ def page(first: int, count: int, cursor: str | None = None, **more: Any) -> Resp
     read = parse(text.encode(), max_depth=64)
     assert isinstance(read, Response)
     return read
+
+
+def listed(*tools: str, ttl: float = 0.0) -> ToolList:
+    return ToolList({tool: ListedTool() for tool in tools}, ttl)
 
 
 class Server:
@@ -77,7 +82,7 @@ async def test_a_catalogue_of_exactly_its_bounds_is_read(description: str) -> No
     pages = [page(0, 3, "1", description=description), page(3, 2)]
     bounds = CatalogueBounds(5, sum(len(one.text) for one in pages))
     found = await read_catalogue(Server(*pages).ask, DIALECT.read_tools, bounds, never)
-    assert list(found) == [f"tool-{number}" for number in range(5)]
+    assert list(found.tools) == [f"tool-{number}" for number in range(5)]
 
 
 ENDLESS = {
@@ -92,12 +97,13 @@ ENDLESS = {
 async def test_a_list_whose_pages_repeat_is_what_was_read(pages: list[Response], tools: int, asked: int) -> None:
     server, cuts = Server(*pages), []
     found = await read_catalogue(server.ask, DIALECT.read_tools, CatalogueBounds(50, 10**6), lambda: cuts.append(1))
-    assert (len(found), len(server.asked), cuts) == (tools, asked, [1])
+    assert (len(found.tools), len(server.asked), cuts) == (tools, asked, [1])
 
 
 async def test_a_page_without_tools_does_not_end_the_list() -> None:
     pages = [page(0, 2, ""), page(2, 0, "b"), page(2, 2)]
-    assert len(await read_catalogue(Server(*pages).ask, DIALECT.read_tools, CatalogueBounds(50, 10**6), never)) == 4
+    found = await read_catalogue(Server(*pages).ask, DIALECT.read_tools, CatalogueBounds(50, 10**6), never)
+    assert len(found.tools) == 4
 
 
 def calls_for(tools: int) -> int:
@@ -117,16 +123,16 @@ def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_too
 
 async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -> None:
     """Otherwise a failure would bring back tools of which the server has said that they changed."""
-    read, lists = asyncio.Event(), iter([{"echo": ListedTool()}, None, {"new": ListedTool()}])
+    read, lists = asyncio.Event(), iter([listed("echo"), None, listed("new")])
 
-    async def make() -> dict[str, ListedTool]:
+    async def make() -> ToolList:
         found = next(lists)
         if found is None:
             await read.wait()
             raise too_large()
         return found
 
-    catalogue = Catalogue(make, ManualClock())
+    catalogue = Catalogue(make, ManualClock(), age=None)
     assert set(await catalogue.with_tool("echo")) == {"echo"}
     again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)
@@ -137,3 +143,118 @@ async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -
     assert catalogue.is_empty
     assert set(await catalogue.with_tool("other")) == {"new"}
     await catalogue.close()
+
+
+class Read:
+    """Gives one list after another; a failure is raised."""
+
+    def __init__(self, *lists: ToolList | Exception) -> None:
+        self.lists = list(lists)
+        self.count = 0
+
+    async def __call__(self) -> ToolList:
+        self.count += 1
+        found = self.lists.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+async def tools_of(catalogue: Catalogue) -> set[str]:
+    """The tools that a call gets now, once what runs in the background has ended."""
+    await catalogue.with_tool()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return set(await catalogue.with_tool())
+
+
+AGE = timedelta(minutes=5)
+LONGER = AGE + timedelta(seconds=1)
+RENEWED = {
+    "a list that does not say how long it may be cached": (0.0, 300),
+    "a list that may be cached for less time": (60.0, 60),
+    "a list that may be cached for longer": (3600.0, 3600),
+    "a list that may be cached for a moment": (0.001, READ_AGAIN),
+}
+
+
+@pytest.mark.parametrize(("ttl", "age"), RENEWED.values(), ids=RENEWED)
+async def test_an_old_list_is_used_once_more_and_read_again_in_the_background(ttl: float, age: float) -> None:
+    clock, read = ManualClock(), Read(listed("old", ttl=ttl), listed("new", ttl=ttl))
+    catalogue = Catalogue(read, clock, age=AGE)
+    await catalogue.with_tool()
+    clock.advance(timedelta(seconds=age - 0.5))
+    assert await tools_of(catalogue) == {"old"}
+    clock.advance(timedelta(seconds=1))
+    assert set(await catalogue.with_tool()) == {"old"}
+    assert await tools_of(catalogue) == {"new"}
+    assert read.count == 2
+    await catalogue.close()
+
+
+async def test_a_list_that_a_host_got_has_an_age_too() -> None:
+    clock, read = ManualClock(), Read(listed("new"))
+    catalogue = Catalogue(read, clock, age=AGE)
+    catalogue.put({"old": ListedTool()})
+    clock.advance(LONGER)
+    assert await tools_of(catalogue) == {"new"}
+    await catalogue.close()
+
+
+async def test_a_list_without_an_age_is_not_read_again() -> None:
+    clock, read = ManualClock(), Read(listed("old", ttl=1.0))
+    catalogue = Catalogue(read, clock, age=None)
+    await catalogue.with_tool()
+    clock.advance(timedelta(days=10))
+    assert await tools_of(catalogue) == {"old"}
+    await catalogue.close()
+
+
+async def test_an_old_list_stays_in_use_while_it_cannot_be_read_again() -> None:
+    clock, read = ManualClock(), Read(listed("old"), too_large(), too_large(), listed("new"))
+    catalogue = Catalogue(read, clock, age=AGE)
+    await catalogue.with_tool()
+    found = []
+    for _ in range(3):
+        clock.advance(LONGER)
+        found.append(await tools_of(catalogue))
+        # Not once for each call.
+        found.append(await tools_of(catalogue))
+    assert found == [{"old"}] * 4 + [{"new"}] * 2
+    assert read.count == 4
+    await catalogue.close()
+
+
+async def test_a_list_that_was_forgotten_while_it_was_renewed_does_not_come_back() -> None:
+    gate, clock, lists = asyncio.Event(), ManualClock(), iter([listed("old"), listed("between"), listed("new")])
+
+    async def make() -> ToolList:
+        found = next(lists)
+        if "between" in found.tools:
+            await gate.wait()
+        return found
+
+    catalogue = Catalogue(make, clock, age=AGE)
+    await catalogue.with_tool()
+    clock.advance(LONGER)
+    await catalogue.with_tool()
+    catalogue.forget()
+    gate.set()
+    assert await tools_of(catalogue) == {"new"}
+    await catalogue.close()
+
+
+async def test_the_end_of_a_session_ends_the_reading_in_the_background() -> None:
+    clock, lists = ManualClock(), iter([listed("old")])
+
+    async def make() -> ToolList:
+        for found in lists:
+            return found
+        return await asyncio.get_running_loop().create_future()
+
+    catalogue = Catalogue(make, clock, age=AGE)
+    await catalogue.with_tool()
+    clock.advance(LONGER)
+    await catalogue.with_tool()
+    await catalogue.close()
+    assert len(asyncio.all_tasks()) == 1

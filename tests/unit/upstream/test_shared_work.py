@@ -111,7 +111,9 @@ async def test_the_rounds_over_connections_that_are_kept() -> None:
             dropped.append(REQUEST.get())
 
     REQUEST.set("Alice's")
-    pool = Pool(URL("http://127.0.0.1:1"), connect=1.0, reuse_within=0.001, max_header=8192, tls=UpstreamTls())
+    pool = Pool(
+        URL("http://127.0.0.1:1"), connect=1.0, reuse_within=0.001, max_header=8192, silence=None, tls=UpstreamTls()
+    )
     pool.keep(cast("Connection", Idle()))
     await eventually(lambda: dropped)
     await pool.close()

@@ -23,6 +23,7 @@ from taskgate.config.fields import (
     HOUR,
     KIB,
     MIB,
+    MINUTE,
     SECOND,
     Count,
     Duration,
@@ -33,6 +34,7 @@ from taskgate.config.fields import (
     PositiveDuration,
     Section,
     SizeIn,
+    TcpKeepalive,
 )
 from taskgate.config.problems import Conflict, conflict_between, list_at, mapping_at, value_at
 from taskgate.listener.connection_limits import ConnectionBounds
@@ -150,6 +152,10 @@ class ServerSection(Section):
     """Silence after which a late answer begins, and an event stream has a comment. A host that asked for
     progress gets a progress notification instead.
     """
+    tcp_keepalive: TcpKeepalive | None = MINUTE
+    """Silence after which the system probes a connection of a host. One that answers no probe for as
+    long again is closed; null means no probes.
+    """
     event_limits: Mapping[Glob, MemorySize] = {}
     """The largest event that hosts take, by a glob over name/version of their clientInfo, or over their
     User-Agent. Built in, unless an entry has the same glob: what is known of released hosts
@@ -180,6 +186,7 @@ class ServerSection(Section):
             read_timeout=self.read_timeout,
             idle_timeout=self.idle_timeout,
             sse_keepalive=self.sse_keepalive,
+            tcp_keepalive=self.tcp_keepalive,
             allowed_clients=self.allowed_clients,
             trusted_proxies=self.trusted_proxies,
             forwarded_header=self.forwarded_header,

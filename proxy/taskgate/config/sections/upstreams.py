@@ -24,6 +24,7 @@ from taskgate.config.fields import (
     MASK,
     MIB,
     MILLISECOND,
+    MINUTE,
     SECOND,
     UNIQUE,
     Count,
@@ -32,6 +33,7 @@ from taskgate.config.fields import (
     Secret,
     Section,
     SizeIn,
+    TcpKeepalive,
     json_pattern,
     write_size,
 )
@@ -331,6 +333,14 @@ class UpstreamSection(Section):
     extensions: ExtensionsSection = ExtensionsSection()
     max_header: Annotated[int, SizeIn(least=8 * KIB, most=MIB)] = MAX_HEADER
     """Largest head of an answer of the server, with its session id and cookies; not used with stdio."""
+    catalogue_age: PositiveDuration | None = 5 * MINUTE
+    """How old its list of tools may be before a call has it read again, in the background. A list that
+    says how long it may be cached (ttlMs) has that time; null means that none is read again.
+    """
+    tcp_keepalive: TcpKeepalive | None = MINUTE
+    """Silence after which the system probes a connection to the server. One that answers no probe for
+    as long again is lost; null means no probes. Not used with stdio.
+    """
     concurrency: Count = 32
     """The most requests of hosts that run at it at once; lists and event streams do not count."""
     queue: QueueSection = QueueSection()
@@ -357,7 +367,9 @@ class UpstreamSection(Section):
             tools=self.timeouts.to_tool_timeouts(),
             max_result=max_result,
             max_header=self.max_header,
+            tcp_keepalive=self.tcp_keepalive,
             catalogue=catalogue,
+            catalogue_age=self.catalogue_age,
             credentials=self.credentials.to_settings(),
             headers=self.headers,
             identity=self.identity_headers.to_settings(),

@@ -70,6 +70,8 @@ from taskgate.protocol.server_messages import (
     sent_id,
 )
 
+_LONGEST_TTL: Final = 365 * 24 * 3600 * 1000
+"""Milliseconds: a list that may be cached for longer counts as one of this time."""
 _EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
 """Members that say nothing about the outcome of a call: a result with these alone is malformed."""
 
@@ -285,7 +287,7 @@ class ModernUpstream:
             else:
                 tools[tool["name"]] = ListedTool(header_paths=header_paths, hints=hints_of(tool))
         return CataloguePage(
-            page=ToolPage(tools=tools, cursor=_string_text(text, found, "nextCursor")),
+            page=ToolPage(tools=tools, cursor=_string_text(text, found, "nextCursor"), ttl=_ttl(found)),
             refused=tuple(unsound),
         )
 
@@ -438,6 +440,12 @@ def _complete_result(response: Response, label: str) -> tuple[RawJson, Members]:
 def _string_text(text: RawJson, found: Members, name: str) -> RawJson | None:
     member = found.get(name)
     return None if member is None or not isinstance(member.value, str) else text[member.start : member.end]
+
+
+def _ttl(found: Members) -> float:
+    """How long a result may be cached, in seconds; 0 if the server does not say."""
+    ttl = value_of(found, "ttlMs")
+    return min(ttl, _LONGEST_TTL) / 1000 if isinstance(ttl, int | float) and ttl > 0 else 0.0
 
 
 def _header_paths(tool: dict[str, Any]) -> Mapping[str, tuple[str, ...]] | None:

@@ -7,7 +7,7 @@ process resumes stays at the server when the session is closed.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import era_of_refusal
-from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
@@ -66,7 +66,7 @@ class LegacySession:
         self.outcome = upstream_context.dialect.outcome
         self._host = host
         self._clock = clock
-        self._catalogue = Catalogue(self._read_catalogue, clock)
+        self._catalogue = Catalogue(self._read_catalogue, clock, age=upstream_context.settings.catalogue_age)
         self.tools = self._catalogue.with_tool
         self._told = RelayedTools(upstream_context.dialect)
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
@@ -330,7 +330,7 @@ class LegacySession:
             raise failures.too_late(dispatched=False) from None
         return connection, loop.time() - began
 
-    async def _read_catalogue(self) -> Mapping[str, ListedTool]:
+    async def _read_catalogue(self) -> ToolList:
         connection = self._connection.value
         upstream_context = self._upstream_context
         bounds, cut = upstream_context.settings.catalogue, upstream_context.observer.list_cut

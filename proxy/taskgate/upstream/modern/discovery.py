@@ -19,7 +19,7 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolPage
+from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList, ToolPage
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
@@ -58,7 +58,7 @@ class ModernCatalogue:
         self._host = host
         self._open = open_
         self._ask = ask
-        self.tools = Catalogue(self._read, clock)
+        self.tools = Catalogue(self._read, clock, age=upstream_context.settings.catalogue_age)
         """All tools by name. To read them raises UpstreamFailed."""
         self.forget = self.tools.forget
         """Have the next user read the list again."""
@@ -78,7 +78,7 @@ class ModernCatalogue:
         except UpstreamFailed:
             return {}
 
-    async def _read(self) -> Mapping[str, ListedTool]:
+    async def _read(self) -> ToolList:
         await self._open()
         upstream_context = self._upstream_context
         return await read_catalogue(

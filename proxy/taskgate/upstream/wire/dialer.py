@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
+from datetime import timedelta
 from functools import partial
 from ipaddress import ip_address
 from itertools import chain, zip_longest
@@ -34,17 +35,20 @@ _OpenTunnel = Callable[[str, int, asyncio.Protocol], Coroutine[Any, Any, asyncio
 
 
 class Dialer:
-    """Connects to one http or https origin, by way of `proxy` if there is one. Its creation raises
-    TlsFileRefused.
+    """Connects to one http or https origin, by way of `proxy` if there is one. The system probes a
+    connection after `silence`; None: never. The creation raises TlsFileRefused.
     """
 
-    __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls", "_tunnel")
+    __slots__ = ("_ceiling", "_host", "_name", "_port", "_silence", "_tls", "_tunnel")
 
-    def __init__(self, origin: URL, tls: UpstreamTls, proxy: ForwardProxy | None = None) -> None:
+    def __init__(
+        self, origin: URL, tls: UpstreamTls, silence: timedelta | None, proxy: ForwardProxy | None = None
+    ) -> None:
         assert origin.raw_host is not None, "a target has a host"
         assert origin.port is not None, "a target has a port"
         self._host = origin.raw_host
         self._port = origin.port
+        self._silence = silence
         # Descriptors from this number on are reserved for the gateway itself.
         self._ceiling = descriptors.server_ceiling()
         self._tls = tls_context(tls) if origin.scheme == "https" else None
@@ -89,9 +93,10 @@ class Dialer:
         if transport.get_extra_info("socket").fileno() >= self._ceiling:
             connection.drop()
             raise OSError(errno.EMFILE, "the remaining file descriptors are reserved for the gateway")
-        # It may be closed already.
-        with suppress(OSError):
-            keep_alive(transport.get_extra_info("socket"))
+        if self._silence is not None:
+            # It may be closed already.
+            with suppress(OSError):
+                keep_alive(transport.get_extra_info("socket"), self._silence)
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:

@@ -118,8 +118,8 @@ class Pool:
 
     A connection is in use, from `dial` or `take` until its `keep`, or idle. An idle one is dropped
     after `reuse_within` seconds. `connect` is the connect timeout in seconds, `max_header` the bytes
-    of the head of an answer. With a `proxy` all of them go through it. The creation raises
-    TlsFileRefused.
+    of the head of an answer. The system probes a connection after `silence`. With a `proxy` all of
+    them go through it. The creation raises TlsFileRefused.
     """
 
     def __init__(
@@ -129,11 +129,12 @@ class Pool:
         connect: float,
         reuse_within: float,
         max_header: int,
+        silence: timedelta | None,
         tls: UpstreamTls,
         proxy: ForwardProxy | None = None,
     ) -> None:
         self._max_header = max_header
-        self._dialer = Dialer(origin, tls, proxy)
+        self._dialer = Dialer(origin, tls, silence, proxy)
         self._connect = connect
         self._reuse_within = reuse_within
         # Idle connections, the longest idle one first, and the loop times since when they are.
@@ -606,6 +607,7 @@ class HttpTransport:
             connect=settings.connect.total_seconds(),
             reuse_within=REUSE_WITHIN,
             max_header=settings.max_header,
+            silence=settings.tcp_keepalive,
             tls=settings.tls,
             proxy=proxy,
         )

@@ -5,6 +5,7 @@ import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -279,7 +280,7 @@ def test_a_dial_that_is_given_up_leaves_no_connection_that_counts_as_open(
             return cast("Connection", made[-1])
 
         async with RawServer(SECOND) as server:
-            to_it = dialer.Dialer(URL(f"http://{SECOND}:{server.port}"), UpstreamTls())
+            to_it = dialer.Dialer(URL(f"http://{SECOND}:{server.port}"), UpstreamTls(), None)
             for turns in range(12):
                 asking = asyncio.create_task(to_it.connect(new))
                 for _ in range(turns):
@@ -293,6 +294,19 @@ def test_a_dial_that_is_given_up_leaves_no_connection_that_counts_as_open(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(give_up())
+
+
+@pytest.mark.parametrize(("silence", "probed"), [(None, 0), (timedelta(seconds=90), 1)], ids=str)
+async def test_the_system_probes_a_connection_to_a_server_as_its_settings_say(
+    server: RawServer, silence: timedelta | None, probed: int
+) -> None:
+    to_it = dialer.Dialer(URL(server.url()), UpstreamTls(), silence)
+    async with bounded():
+        connection = await to_it.connect(lambda: cast("Connection", Dialed()))
+    at = cast("Dialed", connection).transport.get_extra_info("socket")
+    assert at.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == probed
+    assert not probed or at.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 90
+    connection.drop()
 
 
 async def test_families_take_turns_in_the_order_that_the_system_chose(

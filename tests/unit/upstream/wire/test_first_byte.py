@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[RawServer]:
 
 @pytest.fixture
 async def pool(server: RawServer) -> AsyncIterator[Pool]:
-    pool = Pool(URL(server.url()), connect=10, reuse_within=60, max_header=8192, tls=UpstreamTls())
+    pool = Pool(URL(server.url()), connect=10, reuse_within=60, max_header=8192, silence=None, tls=UpstreamTls())
     yield pool
     async with bounded():
         await pool.close()
