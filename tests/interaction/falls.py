@@ -70,11 +70,16 @@ class MortalStore:
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self._left = -1
+        self._is_answered = False
         self.is_dead = False
 
     def die_after(self, swaps: int) -> None:
-        """Take so many more changes of tasks, and do nothing from then on."""
+        """Take so many changes of tasks from the next answer of a host on, that first, and then do nothing any more.
+
+        What is changed before it, such as what is open, may still come.
+        """
         self._left = swaps
+        self._is_answered = False
 
     def recall(self, *_: object, **__: object) -> None:
         """Nothing, so that each look-up is a `load`."""
@@ -87,7 +92,8 @@ class MortalStore:
                 raise StoreUnavailable("The gateway has fallen, as the test wants")
             value = await operation(*args, **kwargs)
             if name == "swap" and self._left > 0:
-                self._left -= 1
+                self._is_answered |= bool(args[0].answers)
+                self._left -= self._is_answered
                 self.is_dead = self._left == 0
             return value
 
