@@ -72,6 +72,8 @@ class MortalStore:
         self._left = -1
         self._is_answered = False
         self.is_dead = False
+        self.written: list[Any] = []
+        """The records that were to replace others, in order."""
 
     def die_after(self, swaps: int) -> None:
         """Take so many changes of tasks from the next answer of a host on, that first, and then do nothing any more.
@@ -91,6 +93,8 @@ class MortalStore:
             if self.is_dead and name != "close":
                 raise StoreUnavailable("The gateway has fallen, as the test wants")
             value = await operation(*args, **kwargs)
+            if name == "swap":
+                self.written.append(args[0])
             if name == "swap" and self._left > 0:
                 self._is_answered |= bool(args[0].answers)
                 self._left -= self._is_answered

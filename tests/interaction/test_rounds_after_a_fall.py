@@ -132,6 +132,23 @@ async def until_other(host: Host, task: str, key: str) -> dict[str, Any]:
     return found
 
 
+async def test_the_last_question_of_a_round_is_written_with_what_another_process_needs(
+    modern: ScriptedServer, tmp_path: Path
+) -> None:
+    """Else a process that falls right after a host has seen the question loses the task."""
+    modern.script["report"] = Rounds({"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"})
+    store = MortalStore(await file_store(tmp_path))
+    around = Environment(store=store)  # type: ignore[arg-type]
+    async with before(modern, environment=around, **sections(tmp_path)) as gateway:
+        host = gateway.modern(capabilities=ASKABLE)
+        task = (await host.start("report"))["taskId"]
+        await resting(tmp_path, task, 2)
+        await host.cancel(task)
+        await host.until(task, "cancelled")
+    asking = [(len(each.inputs), each.checkpoint is not None) for each in store.written if each.inputs]
+    assert asking == [(1, False), (2, True)]
+
+
 async def test_a_round_whose_answers_were_all_there_leaves_at_the_next_start(
     modern: ScriptedServer, tmp_path: Path
 ) -> None:

@@ -296,9 +296,11 @@ class CheckpointWriter:
 class RoundCheckpointWriter:
     """The checkpoint of one wait between two rounds.
 
-    `TaskInputs` creates one for each wait, and runs `write` once. When the answers are there, the
-    upstream session awaits `leave`. That removes the checkpoint durably before the next round is
-    sent, so that no other process sends the round a second time.
+    `TaskInputs` creates one for each wait. The write of the last question has the checkpoint
+    (`including`), so that a host sees no question of a call that could not be resumed. Then `write`
+    runs once. When the answers are there, the upstream session awaits `leave`. That removes the
+    checkpoint durably before the next round is sent, so that no other process sends the round a
+    second time.
 
     `inputs` has, by the server's key of each question put to a host, a function. It returns the key
     of the input request. `_is_over` is whether `leave` was called. `_may_be_there` is whether a
@@ -338,14 +340,24 @@ class RoundCheckpointWriter:
         self.is_kept = False
         """Whether another process could resume the call now: the record has the checkpoint."""
 
+    def including(self, added: InputOf, input: str) -> SealedCheckpoint | None:
+        """Return the checkpoint for the write that adds the input request `input`, of the question
+        whose function is `added`. None if another question is still to be added, or as in `write`."""
+        return self._checkpoint({key: input if of == added else of() for key, of in self._inputs.items()})
+
+    def included(self) -> None:
+        """Note that a write with the checkpoint was stored."""
+        self.is_kept = not self._is_over
+
     async def write(self) -> None:
-        """Write the checkpoint. Called once, after all questions of the round are in the record.
+        """Write the checkpoint, unless it is in the record. Called once, after all questions of the
+        round are there.
 
         Nothing is written if a question has neither an input request nor an answer, or the
         checkpoint is too large.
         """
-        written = await self._transitions.insist(self._owner, self._task, self._event)
-        self.is_kept = written is not None and not self._is_over
+        if not self.is_kept and await self._transitions.insist(self._owner, self._task, self._event) is not None:
+            self.included()
 
     async def leave(self) -> bool:
         """Remove the checkpoint, and return whether the next round may be sent.
@@ -359,12 +371,15 @@ class RoundCheckpointWriter:
         return await _mark_dispatched(self._transitions, self._owner, self._task)
 
     def _event(self, _: TaskRecord) -> CheckpointSaved | None:
+        checkpoint = self._checkpoint({key: of() for key, of in self._inputs.items()})
+        return None if checkpoint is None else CheckpointSaved(checkpoint=checkpoint)
+
+    def _checkpoint(self, inputs: Mapping[str, str | None]) -> SealedCheckpoint | None:
         if self._is_over:
             # A write that began before `leave` does no harm: either its swap fails, because the
             # revision has changed, or `leave` removes what it wrote.
             return None
         state, asked, given = self._between
-        inputs = {key: of() for key, of in self._inputs.items()}
         if any(inputs.get(key) is None and key not in given for key in asked):
             # Another process could never get an answer to that question.
             return None
@@ -377,7 +392,7 @@ class RoundCheckpointWriter:
         self._may_be_there = True
         # Answers received by now are no longer in the record, so the checkpoint has them.
         answers = {input: given[key] for key, input in inputs.items() if input is not None and key in given}
-        return CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed, answers=answers))
+        return SealedCheckpoint(sealed=sealed, answers=answers)
 
 
 async def _mark_dispatched(transitions: Transitions, owner: OwnerKey, task: TaskId) -> bool:

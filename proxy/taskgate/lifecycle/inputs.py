@@ -179,7 +179,8 @@ class TaskInputs:
     """The questions of one task, in the process that runs its call.
 
     `_slots` are the questions that are open here, `_names` those known by name alone. `_writer`
-    writes the call's resume points; None before the first one. `in_turn` is held while a question
+    writes the call's resume points; None before the first one. `_round` writes the newest wait
+    between rounds; None without one. `in_turn` is held while a question
     or a checkpoint is written. All writes run in the background.
     """
 
@@ -202,6 +203,7 @@ class TaskInputs:
         self.in_turn = asyncio.Lock()
         self._background = Background()
         self._writer: CheckpointWriter | None = None
+        self._round: RoundCheckpointWriter | None = None
         self._names = QuestionNames()
 
     def ask(self, question: ServerQuestion) -> None:
@@ -286,6 +288,7 @@ class TaskInputs:
             between=between,
             inputs=inputs,
         )
+        self._round = round_writer
         self._background.run(partial(self._keep_round, round_writer))
         return round_writer
 
@@ -361,7 +364,10 @@ class TaskInputs:
     async def _put(self, slot: QuestionSlot) -> None:
         """Write a new question into the record; refuse it if that fails."""
 
+        included: RoundCheckpointWriter | None = None
+
         def request(record: TaskRecord) -> TaskEvent | None:
+            nonlocal included
             if slot.key is not None and slot.key != record.next_input_key:
                 # Only this call adds input requests: the last attempt was stored, although the
                 # store reported a failure.
@@ -370,14 +376,16 @@ class TaskInputs:
             if not slot.question.is_open:
                 return None
             slot.key = record.next_input_key
-            return InputRequested(
-                request=self._request(slot.key, slot.question), checkpoint=self._checkpoint_with(record, slot)
-            )
+            checkpoint = self._checkpoint_with(record, slot)
+            included = self._round if self._writer is None and checkpoint is not None else None
+            return InputRequested(request=self._request(slot.key, slot.question), checkpoint=checkpoint)
 
         # One at a time, so that the record has the questions in their order.
         async with self.in_turn:
             if await self._transitions.insist(self._owner, self._task, request) is not None:
                 slot.is_there = True
+                if included is not None:
+                    included.included()
         if not slot.is_there:
             self._free(slot)
             slot.question.refuse()
@@ -426,7 +434,9 @@ class TaskInputs:
             self._background.run(self._writer.write)
 
     def _checkpoint_with(self, record: TaskRecord, slot: QuestionSlot) -> SealedCheckpoint | None:
-        return None if self._writer is None else self._writer.including(record, slot.asked(record.next_input_key))
+        if self._writer is not None:
+            return self._writer.including(record, slot.asked(record.next_input_key))
+        return None if self._round is None else self._round.including(slot.input, record.next_input_key)
 
     def _forwarded(self, slot: QuestionSlot, key: str, answer: RawJson) -> None:
         """Drop an answer from the record that was sent to the server, now or later.
