@@ -166,6 +166,9 @@ FORGOTTEN: dict[str, Reply | None] = {
     "422": status(422, b"Unexpected message, expect initialize request"),
     "an error": error(-32000, "Session not found or expired"),
     "an error of a handshake": error(-32002, "Server not initialized"),
+    "an error without an id": error(-32000, "Bad Request: No valid session ID provided", names_request=False),
+    "409 without an id": error(-32000, "No valid session ID provided", status=409, names_request=False),
+    "500 without an id": error(-32000, "No valid session ID provided", status=500, names_request=False),
     "503 in JSON": error(-32000, "Unknown session", status=503),
 }
 """How servers refuse a session that they do not know."""

@@ -281,6 +281,8 @@ def _read_response(text: str, envelope: Members, message_id: RequestId | None) -
     code = None
     if error is not None:
         code = value_of(error.members or {}, "code")
+        if isinstance(code, float) and code.is_integer():
+            code = int(code)
         is_code = isinstance(code, int) and not isinstance(code, bool)
         if not is_code or not isinstance(value_of(error.members or {}, "message"), str):
             raise MalformedMessage("The error is not an error object", id=message_id)

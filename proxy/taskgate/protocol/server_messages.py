@@ -15,9 +15,9 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason, RequestId, TaskStatus
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import Member, RawJson, elements, members
+from taskgate.jsontext.spans import Member, RawJson, decode, elements, members, read_object
 from taskgate.protocol.faults import no_message, protocol_violation
-from taskgate.protocol.jsonrpc import UsualProgress, notification_text, parse
+from taskgate.protocol.jsonrpc import UsualProgress, error_text, notification_text, parse
 from taskgate.protocol.messages import Message, Notification, Params, Response, value_of
 from taskgate.protocol.vocabulary import ELICITATION_CREATE, NOTE_PROGRESS
 
@@ -456,3 +456,25 @@ def parse_response(text: str) -> Response:
     response = parse(text.encode(), max_depth=MAX_SERVER_DEPTH)
     assert isinstance(response, Response), "the text is a response"
     return response
+
+
+_ERROR_MEMBERS: Final = frozenset({"jsonrpc", "id", "error"})
+
+
+def read_unaddressed_error(id: int, message: bytes) -> Response | None:
+    """An error without an id as the response to `id`; the caller knows that it answers that request.
+
+    Servers that refuse a request unread do not know its id. None for any other message.
+    """
+    try:
+        text = decode(message, MAX_SERVER_DEPTH)
+        found = read_object(text, {})
+    except (UnparsableMessage, MalformedMessage):
+        return None
+    error = found.get("error")
+    if error is None or not found.keys() <= _ERROR_MEMBERS or value_of(found, "id") is not None:
+        return None
+    try:
+        return parse_response(error_text(id, text[error.start : error.end]))
+    except MalformedMessage:
+        raise no_message() from None

@@ -284,7 +284,7 @@ def redirected(status: int) -> UpstreamFailed:
 def unwelcome(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:
     """An HTTP status of a refused request, without a JSON-RPC body; see `refused`."""
     refusal = refused(status, body=body, has_credentials=has_credentials)
-    if status not in _UNKNOWING:
+    if status not in UNKNOWING:
         return refusal
     return Unwelcome(str(refusal), {}, cause=refusal.cause, refusal=refusal.refusal)
 
@@ -387,5 +387,5 @@ _FORBIDDEN: Final = 403
 _OF_THE_CALLER: Final = frozenset({_UNAUTHORIZED, _FORBIDDEN, 429})
 _WRONG_CREDENTIALS: Final = "The server refused the gateway's credentials"
 _NO_CREDENTIALS: Final = "The server requires credentials, and none are configured: set upstreams.*.credentials"
-_UNKNOWING: Final = frozenset({400, 404, 405})
+UNKNOWING: Final = frozenset({400, 404, 405})
 """Statuses by which a server may refuse what its era does not know."""

@@ -72,6 +72,8 @@ class ScriptedServer(Script):
     def __init__(self, era: Era = "legacy", *, sessions: bool = True, streams: bool = True, **script: Any) -> None:
         super().__init__(era, **script)
         self.sessions, self.streams = sessions, streams
+        self.session_form = "session-{}"
+        """The id of a session, with its number. Without sessions an empty form is an empty header."""
         self.path = "/mcp"
         self.moved = (307, self.path)
         """What every other path is answered: a status and a location."""
@@ -234,8 +236,8 @@ class ScriptedServer(Script):
 
     def new_session(self) -> dict[str, str]:
         if not self.sessions:
-            return {}
+            return {SESSION: ""} if not self.session_form else {}
         self.sessions_opened += 1
-        session = f"session-{self.sessions_opened}"
+        session = self.session_form.format(self.sessions_opened)
         self.live.add(session)
         return {SESSION: session}

@@ -55,6 +55,7 @@ from taskgate.protocol.server_messages import (
     parse_message,
     parse_response,
     read_server_task,
+    read_unaddressed_error,
     sent_id,
 )
 
@@ -388,6 +389,8 @@ class LegacyUpstream:
         """The response to the request `id` that a message is; None if it is another message."""
         parsed = read_text_result(message) or parse_message(message)
         return parsed if type(parsed) is Response and parsed.id == id else None
+
+    read_unaddressed_error = staticmethod(read_unaddressed_error)
 
     def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)

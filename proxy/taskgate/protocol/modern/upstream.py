@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import MODERN, Era, Peer, era_of
-from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed
+from taskgate.errors import MalformedMessage, UpstreamFailed
 from taskgate.jsontext.edits import dump, splice
-from taskgate.jsontext.spans import Member, Members, RawJson, decode, first_keys, members, read_object
+from taskgate.jsontext.spans import Member, Members, RawJson, first_keys, members
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import (
     MAX_WELCOME,
@@ -33,7 +33,7 @@ from taskgate.protocol.discovery import (
     undefined_members,
 )
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.faults import no_message, protocol_violation, request_refused
+from taskgate.protocol.faults import protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import error_text, notification_text, parse, read_text_result, result_text
 from taskgate.protocol.messages import (
@@ -67,6 +67,7 @@ from taskgate.protocol.server_messages import (
     parse_message,
     parse_response,
     read_server_task,
+    read_unaddressed_error,
     sent_id,
 )
 
@@ -184,7 +185,6 @@ def _outcome(text: str) -> Response:
 
 _MAX_CACHED: Final = 256
 """Number of hosts whose encoded capabilities are cached; one more empties the cache."""
-_ERROR_MEMBERS: Final = frozenset({"jsonrpc", "id", "error"})
 _NOTICES: Final = names.RELAYED_NOTICES - {names.NOTE_ELICITATION_COMPLETE}
 """Notifications of a modern server's core that go to hosts."""
 
@@ -336,24 +336,7 @@ class ModernUpstream:
                 return SessionNotification(_without_hop_keys(parsed, names_stream=names_stream))
         return None
 
-    def read_unaddressed_error(self, id: int, message: bytes) -> Response | None:
-        """An error without an id as the response to `id`; the caller knows that it answers that
-        request.
-
-        Servers that refuse a request unread do not know its id. None for any other message.
-        """
-        try:
-            text = decode(message, MAX_SERVER_DEPTH)
-            found = read_object(text, {})
-        except (UnparsableMessage, MalformedMessage):
-            return None
-        error = found.get("error")
-        if error is None or not found.keys() <= _ERROR_MEMBERS or value_of(found, "id") is not None:
-            return None
-        try:
-            return parse_response(error_text(id, text[error.start : error.end]))
-        except MalformedMessage:
-            raise no_message() from None
+    read_unaddressed_error = staticmethod(read_unaddressed_error)
 
     def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
         """The round in a response to request `id`, as `rounds.read_round`: nearly always there is

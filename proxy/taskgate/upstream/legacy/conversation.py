@@ -41,7 +41,7 @@ from taskgate.protocol.server_messages import (
 )
 from taskgate.protocol.vocabulary import METHOD_NOT_FOUND, NOTE_TOOLS_CHANGED, SESSION_HEADER, VERSION_HEADER
 from taskgate.system.cancel_scope import ScopeCancelled
-from taskgate.system.offload import LARGE
+from taskgate.system.offload import LARGE, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Messages, Outgoing, SameHeaders
 from taskgate.upstream.call_streams import hear_unusual, read_refusal
@@ -151,14 +151,23 @@ class LegacyExchanges:
         response = None if whole is None else await self._response_in(call, whole)
         return self._no_answer(incoming) if response is None else response
 
-    async def _response_in(self, call: RunningCall, message: bytes) -> Response | None:
-        """Return the response that a message is, or an array has; None without one."""
+    async def _response_in(self, call: RunningCall, message: bytes, *, is_addressed: bool = False) -> Response | None:
+        """Return the response that a message is, or an array has; None without one.
+
+        An error without an id answers the request, unless an answer `is_addressed`.
+        """
+        dialect = self._upstream_context.dialect
         try:
-            return await response_in(self._upstream_context.dialect, message, call)
+            return await response_in(dialect, message, call)
         except NoMessage:
-            if not is_batch(message):
+            if is_batch(message):
+                return await hear_unusual(self._upstream_context.observer, self._hear, call, message)
+            if is_addressed:
                 raise
-            return await hear_unusual(self._upstream_context.observer, self._hear, call, message)
+            refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
+            if refusal is None:
+                raise
+            return refusal
 
     def _no_answer(self, incoming: Incoming) -> NoReturn:
         """Raise UpstreamFailed for an answer that is not that to the request."""
@@ -250,7 +259,10 @@ class LegacyExchanges:
             # Such a status is no answer of the server to the handshake, whatever its body.
             raise failures.refused(status, has_credentials=settings.has_credentials)
         hidden = hidden_from_hosts(settings, *call.shown.values(), self.session or "")
-        response, body = await read_refusal(incoming, partial(self._response_in, call), hidden)
+        # An error without an id under such a status is of the session or the era, and judged by the status.
+        is_addressed = not self.is_open or status in failures.SESSION_REFUSALS or status in failures.UNKNOWING
+        read = partial(self._response_in, call, is_addressed=is_addressed)
+        response, body = await read_refusal(incoming, read, hidden)
         is_of_session = status == 404 and self.session is not None
         is_explained = isinstance(body, dict) or (response is not None and response.error_code == METHOD_NOT_FOUND)
         if is_of_session and not is_explained:
@@ -265,9 +277,10 @@ class LegacyExchanges:
 
     def _take_session(self, session: str | None) -> None:
         """Store the server's session id, if any. Raises UpstreamFailed for an invalid one."""
-        if session is None:
+        # An empty one is none.
+        if not session:
             return
-        if not (session and session.isascii() and session.isprintable()) or " " in session:
+        if not (session.isascii() and session.isprintable()):
             raise protocol_violation("its session id is invalid")
         self.session = session
         self._add_header(SESSION_HEADER, session)
