@@ -188,6 +188,21 @@ async def test_a_call_in_a_session_that_its_server_forgot_goes_on_in_a_new_one(
     assert await gateway.count("taskgate_upstream_sessions_lost_total") == 1
 
 
+async def test_a_host_is_told_that_lists_may_have_changed_once_a_lost_session_is_replaced(
+    server: ScriptedServer, gateway: Gateway
+) -> None:
+    """Its server may have been deployed anew with other tools. Without a gateway the host would list again."""
+    server.capabilities = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}, "resources": {}}
+    host = await gateway.greeted()
+    async with host.listen() as heard:
+        await host.call("echo")
+        server.forget_sessions()
+        await host.call("echo")
+        await heard.until("notifications/prompts/list_changed")
+    told = [each["method"] for each in heard.heard]
+    assert told == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
+
+
 async def test_a_server_that_refuses_every_session_is_not_asked_in_a_circle(
     server: ScriptedServer, gateway: Gateway, host: Host
 ) -> None:

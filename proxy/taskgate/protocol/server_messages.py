@@ -458,6 +458,27 @@ def parse_response(text: str) -> Response:
     return response
 
 
+# --- list changes -----------------------------------------------------------------------------------------------------
+
+
+def declares_changes(capabilities: Mapping[str, Any], name: str) -> bool:
+    """Whether a server tells of changes of that list: tools, prompts or resources."""
+    declared = capabilities.get(name)
+    return isinstance(declared, dict) and declared.get("listChanged") is True
+
+
+def _list_changed(name: str) -> Notification:
+    parsed = parse(notification_text(f"notifications/{name}/list_changed", "{}").encode(), max_depth=MAX_SERVER_DEPTH)
+    assert isinstance(parsed, Notification), "the text is a notification"
+    return parsed
+
+
+LIST_CHANGED: Final = MappingProxyType({name: _list_changed(name) for name in ("tools", "prompts", "resources")})
+"""The notification that a list may have changed, by the list: for what a server may not have told."""
+
+
+# --- errors without an id ---------------------------------------------------------------------------------------------
+
 _ERROR_MEMBERS: Final = frozenset({"jsonrpc", "id", "error"})
 
 

@@ -19,6 +19,7 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import era_of_refusal
 from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList
 from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.server_messages import LIST_CHANGED, declares_changes
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.system.single_flight import Abandoned, SingleFlight
@@ -64,6 +65,7 @@ class LegacySession:
     ) -> None:
         self._upstream_context = upstream_context
         self.outcome = upstream_context.dialect.outcome
+        self._listener = listener
         self._host = host
         self._clock = clock
         self._catalogue = Catalogue(self._read_catalogue, clock, age=upstream_context.settings.catalogue_age)
@@ -83,7 +85,10 @@ class LegacySession:
             unwelcome=unwelcome,
             lost=self._lose_conversation,
         )
-        self._connection = SingleFlight(opener.begin)
+        self._opener = opener
+        self._connection = SingleFlight(self._begin)
+        # What the host is told once there is another connection: the server may have changed meanwhile.
+        self._untold: tuple[Notification, ...] = ()
         reach = Reach(self._ask, lambda: self._connection.value, self._made_ready, self.listed, self.tools)
         self._server_tasks = LegacyFollowedTasks(upstream_context, reach)
         self._resumption = CallResumption(
@@ -191,6 +196,14 @@ class LegacySession:
             await connection.end()
         if self._dropping:
             await asyncio.wait(tuple(self._dropping))
+
+    async def _begin(self) -> SessionConnection:
+        """Open a connection. If an earlier one was lost, the host hears that lists may have changed."""
+        connection = await self._opener.begin()
+        untold, self._untold = self._untold, ()
+        for notification in untold:
+            self._listener.on_notification(notification)
+        return connection
 
     async def _open(self) -> SessionConnection:
         """Return the current connection; open one if there is none. Raises UpstreamFailed."""
@@ -364,6 +377,8 @@ class LegacySession:
         if self._connection.value is not connection:
             return
         self._connection.forget()
+        declared = connection.conversation.server.peer.capabilities
+        self._untold = tuple(each for name, each in LIST_CHANGED.items() if declares_changes(declared, name))
         self._resumption.lost()
         self._forget_tools()
         self._upstream_context.observer.session_lost()

@@ -23,11 +23,13 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import (
+    LIST_CHANGED,
     CallResponse,
     ServerSubscription,
     SessionNotification,
     SubscriptionGrant,
     TaskNotification,
+    declares_changes,
 )
 from taskgate.system.background import cancel_and_wait
 from taskgate.system.offload import LARGE
@@ -197,7 +199,8 @@ class SubscriptionListener:
     """The subscriptions of one session.
 
     `hear` is called with every notification. `resumed` is called when a stream was lost and is open
-    again, since some may have been missed. The subscribed resources are those of `lasting`.
+    again, since some may have been missed. Then `hear` is told that each list may have changed. The
+    subscribed resources are those of `lasting`.
     """
 
     def __init__(
@@ -231,9 +234,9 @@ class SubscriptionListener:
         """
         said = server.peer.capabilities
         kinds = ServerSubscription(
-            tools=_tells(said, "tools"),
-            prompts=_tells(said, "prompts"),
-            resources=_tells(said, "resources"),
+            tools=declares_changes(said, "tools"),
+            prompts=declares_changes(said, "prompts"),
+            resources=declares_changes(said, "resources"),
             filters=self._filters(said),
         )
         if kinds != self._kinds or self._newest is None or self._newest.is_over:
@@ -338,13 +341,11 @@ class SubscriptionListener:
             self._stop_all_but(lambda each: each is stream)
         if again:
             self._resumed()
+            for name, notification in LIST_CHANGED.items():
+                if f"{name}ListChanged" in stream.filters:
+                    self._hear(notification)
 
     def _stop_all_but(self, stays: Callable[[SubscriptionStream], bool]) -> None:
         for stream in tuple(self._streams):
             if not stays(stream):
                 stream.stop()
-
-
-def _tells(capabilities: dict[str, Any], name: str) -> bool:
-    declared = capabilities.get(name)
-    return isinstance(declared, dict) and declared.get("listChanged") is True

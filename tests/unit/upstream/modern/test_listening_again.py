@@ -52,6 +52,19 @@ async def test_the_catalogue_is_read_again_after_a_stream_was_lost(server: Scrip
     assert len(server.heard("tools/list")) == 2
 
 
+async def test_a_host_is_told_that_lists_may_have_changed_while_a_stream_was_lost(
+    server: ScriptedServer, guest: Guest
+) -> None:
+    """The server may have been deployed anew, and tells nobody what it does otherwise now."""
+    server.capabilities = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}, "resources": {}}
+    await guest.session.open()
+    assert guest.heard.of_session.notifications == []
+    server.listens.end()
+    await eventually(lambda: len(guest.heard.of_session.notifications) == 2)
+    told = [each.method for each in guest.heard.of_session.notifications]
+    assert told == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
+
+
 @pytest.mark.parametrize(
     "reply", [status(404), status(200), redirect(307, "http://127.0.0.1:1/")], ids=["404", "200", "307"]
 )
