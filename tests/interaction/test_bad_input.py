@@ -63,7 +63,7 @@ BAD_PARAMS: dict[str, Any] = {
     "no name": {},
     "a name that is a number": {"name": 7},
     "a name that is null": {"name": None},
-    "a name too long": {"name": "x" * 129},
+    "a name too long": {"name": "x" * 257},
     "arguments that are an array": {"name": "echo", "arguments": []},
     "a task that is true": {"name": "echo", "task": True},
     "a task that is an array": {"name": "echo", "task": []},

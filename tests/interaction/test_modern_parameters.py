@@ -15,7 +15,7 @@ BAD_PARAMS: dict[str, dict[str, Any]] = {
     "no name": {"name": GONE},
     "a name that is a number": {"name": 7},
     "a name that is null": {"name": None},
-    "a name too long": {"name": "x" * 129},
+    "a name too long": {"name": "x" * 257},
     "arguments that are a list": {"arguments": []},
     "answers that are a list": {"inputResponses": []},
     "an answer that is a string": {"inputResponses": {"a": "yes"}},

@@ -144,7 +144,11 @@ async def test_it_is_run_with_what_the_configuration_says_and_no_secret_of_the_g
     assert (said["arguments"], said["cwd"]) == (["--words", "a b"], str(tmp_path))
     environment = said["environment"]
     assert (environment.pop("KEY"), environment.pop("EMPTY")) == ("v-for-programs", "")
-    usual = {name for name in ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR") if name in os.environ}
+    usual = {
+        name
+        for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR")
+        if name in os.environ
+    }
     assert set(environment) == usual | {name for name in os.environ if name.startswith("LC_")}
 
 

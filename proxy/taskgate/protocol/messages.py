@@ -17,7 +17,7 @@ from taskgate.jsontext.spans import CachedShape, Member, Members, RawJson, Shape
 
 TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
 """The form of taskgate's task ids, as a regular expression."""
-MAX_TOOL_NAME: Final = 128
+MAX_TOOL_NAME: Final = 256
 """Longest name of a tool, in characters."""
 MAX_CAPABILITIES: Final = 16 * 1024
 """Largest declaration of a host, in characters: sessions store it, as a tree of up to 25 times its

@@ -293,8 +293,8 @@ class UpstreamSection(Section):
     see them.
     """
     env: Mapping[VariableName, VariableValue] = Field(default={}, repr=False)
-    """With stdio: the program's environment, beside PATH, HOME, USER, LANG, LC_*, TZ and TMPDIR of
-    the gateway.
+    """With stdio: the program's environment, beside PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG,
+    LC_*, TZ and TMPDIR of the gateway.
     """
     cwd: FolderPath | None = None
     """With stdio: the folder that the program runs in; null means the gateway's own."""

@@ -34,7 +34,7 @@ from taskgate.system import descriptors
 from taskgate.upstream.stdio.supervisor import messages
 from taskgate.upstream.stdio.supervisor.messages import Message, Unpacker
 
-_INHERITED: Final = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|TMPDIR")
+_INHERITED: Final = re.compile("PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_[A-Z]+|TZ|TMPDIR")
 
 
 def inherited(own: Mapping[str, str]) -> dict[str, str]:
