@@ -2,7 +2,7 @@
 
 from example import environments
 
-from suites.runs import Run
+from suites.runs import Run, pytest_run
 from suites.verdicts import FASTMCP
 
 FILES = (
@@ -32,4 +32,4 @@ def run() -> Run:
     # The package is the installed one, and a busy machine may need more than the suite's five seconds.
     options = ("-o", "pythonpath=", "-o", "filterwarnings=", "--timeout=20")
     files = [tests / file for file in FILES]
-    return Run(environment=FASTMCP.environment, plugin="fastmcp_plugin", mounts=MOUNTS, arguments=(*options, *files))
+    return pytest_run(FASTMCP.environment, "fastmcp_plugin", mounts=MOUNTS, arguments=(*options, *files))

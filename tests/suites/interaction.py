@@ -5,7 +5,7 @@ from functools import cache
 
 from example import environments
 
-from suites.runs import Run
+from suites.runs import Run, pytest_run
 from suites.verdicts import INTERACTION, Outcomes
 
 PARTS = {
@@ -26,7 +26,7 @@ def run(part: str, *names: str) -> Run:
     # The suite's own fixtures for all of its folders need packages without wheels, and are about the SDK alone.
     chosen = f"{PARTS[part]} and ({' or '.join(names)})" if names else PARTS[part]
     arguments = ("--confcutdir", tests, "-k", chosen, *files)
-    return Run(environment=INTERACTION.environment, plugin="interaction_plugin", mounts=MOUNTS, arguments=arguments)
+    return pytest_run(INTERACTION.environment, "interaction_plugin", mounts=MOUNTS, arguments=arguments)
 
 
 def rows(part: str, found: Outcomes) -> Mapping[str, str | None]:
