@@ -1,0 +1,29 @@
+"""The rows after the TypeScript SDK's end-to-end tests have through taskgate the outcome that their verdict says."""
+
+from collections.abc import Mapping
+
+import pytest
+import pytest_asyncio
+
+from interop.peers import require_peers
+from suites.typescript_rows import SHARES, outcomes
+from suites.verdicts import TYPESCRIPT_ROWS, Outcomes, disagreements
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[False, True], ids=["through taskgate", "directly"])
+async def heard(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[bool, Mapping[str, Outcomes]]:
+    """Whether there is no gateway, and the outcomes of all parts."""
+    require_peers()
+    directly: bool = request.param
+    return directly, await outcomes(lambda: tmp_path_factory.mktemp("rows"), directly=directly)
+
+
+@pytest.mark.parametrize("part", SHARES)
+async def test_each_row_has_the_outcome_of_its_verdict(heard: tuple[bool, Mapping[str, Outcomes]], part: str) -> None:
+    directly, found = heard
+    wrong = disagreements(TYPESCRIPT_ROWS.verdicts()[part], found[part], directly=directly)
+    assert not wrong, "\n".join(wrong)
