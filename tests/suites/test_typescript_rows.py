@@ -9,7 +9,7 @@ from interop.peers import require_peers
 from suites.typescript_rows import SHARES, outcomes
 from suites.verdicts import TYPESCRIPT_ROWS, Outcomes, disagreements
 
-pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[False, True], ids=["through taskgate", "directly"])
