@@ -37,12 +37,13 @@ LEEWAY: Final = 1.1
 """Of instructions: counts of the same code on a busy machine differ by some 4 %, and more where threads wait longer."""
 
 PROGRAM: Final[Mapping[str, Budget]] = {
-    "plain call, legacy host": Budget(3.7, SystemCalls(2, 2, 1, 1, 0, 6, 12, 1)),
-    "plain call, modern host": Budget(4.9, SystemCalls(2, 2, 1, 1, 0, 6, 12, 10)),
+    # A kept connection to a server is polled before it is used, as some servers close it after each answer.
+    "plain call, legacy host": Budget(3.7, SystemCalls(2, 2, 1, 1, 0, 6, 12, 2)),
+    "plain call, modern host": Budget(4.9, SystemCalls(2, 2, 1, 1, 0, 6, 12, 11)),
     "`tasks/get`, legacy host": Budget(2.4, SystemCalls(1, 1, 1, 1, 0, 5, 12, 1)),
     "`tasks/get`, modern host": Budget(2.7, SystemCalls(1, 1, 1, 1, 0, 5, 12, 1)),
     "a task created, run, stored, and its result fetched": Budget(16.0, SystemCalls(3, 4, 4, 25, 3, 16, 50, 41)),
-    "a stream of 20 events and its answer": Budget(14.3, SystemCalls(22, 22, 1, 1, 0, 40, 12, 5)),
+    "a stream of 20 events and its answer": Budget(14.3, SystemCalls(22, 22, 1, 1, 0, 40, 12, 6)),
 }
 """Calls are as they were counted, but for four kinds. When threads run decides on polls and futexes: they have about
 twice the most that a busy machine showed. SQLite has two file writes and four others to spare. On 3.11 each look for

@@ -64,21 +64,22 @@ class Cost(NamedTuple):
 
 BUDGETS: Mapping[tuple[str, str, str], Cost] = {
     ("plain_call", "legacy", "legacy"): Cost(33, 101, 35, 0, 1, 0),
-    ("plain_call", "legacy", "modern"): Cost(37, 107, 39, 0, 1, 0),
+    # Each kept connection is looked at before it is used, as some servers close it after each answer: one call.
+    ("plain_call", "legacy", "modern"): Cost(37, 108, 39, 0, 1, 0),
     ("plain_call", "modern", "legacy"): Cost(35, 110, 37, 0, 1, 0),
     ("plain_call", "modern", "modern"): Cost(37, 112, 42, 0, 1, 0),
     # A new connection to a server is probed while it is silent: one call.
     ("first_call", "legacy", "legacy"): Cost(37, 132, 177, 2, 3, 0),
-    ("first_call", "legacy", "modern"): Cost(41, 138, 180, 2, 3, 0),
-    ("first_call", "modern", "legacy"): Cost(39, 141, 178, 2, 3, 0),
-    ("first_call", "modern", "modern"): Cost(41, 143, 183, 2, 3, 0),
+    ("first_call", "legacy", "modern"): Cost(41, 139, 180, 2, 3, 0),
+    ("first_call", "modern", "legacy"): Cost(39, 142, 178, 2, 3, 0),
+    ("first_call", "modern", "modern"): Cost(41, 144, 183, 2, 3, 0),
     # Drafts of records take two calls more, and 20,000 instructions less. The end of a task is written as any change.
     # One frame of libraries is a comparison: an earlier test may have left an equal key in a cache of the process.
     # With a legacy server, two calls look whether its GET stream has unread progress of the call.
     # The reference of a task is made on its way, not when its lines are written: four calls.
     # The first time of a second takes a call more, each later one 17,000 instructions less.
-    ("task", "legacy", "legacy"): Cost(55, 221, 93, 1, 3, 0),
-    ("task", "legacy", "modern"): Cost(59, 219, 98, 1, 3, 0),
+    ("task", "legacy", "legacy"): Cost(55, 222, 93, 1, 3, 0),
+    ("task", "legacy", "modern"): Cost(59, 220, 98, 1, 3, 0),
     ("task", "modern", "legacy"): Cost(58, 252, 98, 1, 3, 0),
     ("task", "modern", "modern"): Cost(60, 250, 103, 1, 3, 0),
     ("get_task", "legacy", "legacy"): Cost(23, 44, 12, 0, 0, 0),

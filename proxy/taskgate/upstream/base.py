@@ -163,10 +163,11 @@ class Sendable(Protocol):
     """A call that is marked when its request leaves.
 
     `shown` are the headers with credentials that its request had, set if the server refuses it with an
-    HTTP status.
+    HTTP status. `runs_nothing`: as in `Outgoing`.
     """
 
     sent: bool
+    runs_nothing: bool
     shown: Mapping[str, str]
 
 
@@ -187,6 +188,8 @@ class Outgoing:
     - `follows`: the request belongs to something that the server has begun, such as a call or a
       session. It answers, notifies or ends it. The circuit breaker does not refuse it.
     - `checks`: the request is a health check; its retries are not reported.
+    - `runs_nothing`: the server runs nothing for the request, which may so be sent once more if its
+      connection closes without an answer. The `call` may say so, too.
     """
 
     verb: str
@@ -199,6 +202,7 @@ class Outgoing:
     only_listens: bool = False
     follows: bool = False
     checks: bool = False
+    runs_nothing: bool = False
 
 
 class Messages(Protocol):

@@ -376,6 +376,7 @@ class RunningCall(CancelScope):
     - `last_progress` is its last progress notification.
     - `was_heard`: the server sent something of the call besides its answer, so it did act.
     - `is_task`: the server made a task of the call, so it did act.
+    - `runs_nothing`: it is part of a handshake, or asks for a list.
     - `is_lasting`: it is a legacy `tools/call`. With each event of its stream, the listener gets a
       resume point.
     """
@@ -394,6 +395,7 @@ class RunningCall(CancelScope):
         "listener",
         "principal",
         "resumes",
+        "runs_nothing",
         "sent",
         "shown",
         "spent",
@@ -423,7 +425,7 @@ class RunningCall(CancelScope):
         self.answer: Response | None = None
         self.last_progress: Notification | None = None
         self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = self.has_token = False
-        self.was_heard = False
+        self.was_heard = self.runs_nothing = False
         self.shown = _NONE_SHOWN
         self._open_questions = 0
         self.began_at = 0.0

@@ -158,7 +158,7 @@ class ChannelExchanges:
             raise protocol_violation("its answer matches no request of the gateway")
         return response
 
-    async def say(self, message: str, principal: Principal | None = None) -> int:
+    async def say(self, message: str, principal: Principal | None = None, *, runs_nothing: bool = False) -> int:
         """Send a message that gets no response; return the HTTP status, or one like it. Raises
         UpstreamFailed."""
         session, settings = self._session, self._upstream_context.settings
@@ -173,6 +173,7 @@ class ChannelExchanges:
             principal=principal,
             # It is about something that the server has begun.
             follows=True,
+            runs_nothing=runs_nothing,
         )
         return (await self._transport.send(outgoing, by=session.send)).status
 

@@ -51,6 +51,7 @@ class Handshake:
         # The revision that the answer named, for the log: `read` may refuse it.
         self._answered = ""
         self.call = RunningCall(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
+        self.call.runs_nothing = True
 
     def asks(self, host: Peer | None) -> str:
         """Return the text of the `initialize` request, with the capabilities of `host`; none if it
@@ -281,6 +282,8 @@ class SessionConnection:
     ) -> tuple[RunningCall, Response]:
         upstream_context = self._upstream_context
         call = RunningCall(next(upstream_context.ids), None, briefly(SIGN_OF_LIFE), principal=principal)
+        # A ping, a log level, or a subscription, which the session had before.
+        call.runs_nothing = True
         message = upstream_context.dialect.call(call.id, method, params)
         return call, await self.conversation.ask(call, message, first_byte=SIGN_OF_LIFE)
 

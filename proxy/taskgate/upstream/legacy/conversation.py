@@ -175,7 +175,7 @@ class LegacyExchanges:
         incoming.drop()
         raise protocol_violation("its answer matches no request of the gateway")
 
-    async def say(self, message: str, principal: Principal | None = None) -> int:
+    async def say(self, message: str, principal: Principal | None = None, *, runs_nothing: bool = False) -> int:
         """Send a message that gets no response; return the HTTP status. Raises UpstreamFailed."""
         settings = self._upstream_context.settings
         incoming = await self._upstream_context.transport.send(
@@ -188,6 +188,7 @@ class LegacyExchanges:
                 principal=principal,
                 # It is about something that the server has begun.
                 follows=True,
+                runs_nothing=runs_nothing,
             )
         )
         incoming.release()
@@ -369,7 +370,7 @@ class Conversation:
         """
         self._server = server
         self._exchanges.welcome(server.peer.revision)
-        status = await self._exchanges.say(self._upstream_context.dialect.initialized())
+        status = await self._exchanges.say(self._upstream_context.dialect.initialized(), runs_nothing=True)
         if not 200 <= status < 300:
             raise failures.refused(status, has_credentials=self._upstream_context.settings.has_credentials)
 

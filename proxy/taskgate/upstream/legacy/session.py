@@ -20,7 +20,7 @@ from taskgate.protocol.classify import era_of_refusal
 from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import LIST_CHANGED, declares_changes
-from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
+from taskgate.protocol.vocabulary import LIST_METHODS, TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
@@ -249,6 +249,7 @@ class LegacySession:
         first_byte = None if call.method in _TAKING_LONG else upstream_context.settings.first_byte
         pending = RunningCall(next(upstream_context.ids), listener, bounds, principal=call.principal, spent=spent)
         pending.is_lasting = call.method == TOOLS_CALL
+        pending.runs_nothing = call.method in LIST_METHODS
         pending.has_token = call.params is not None and call.params.tail is not None
         error: str | None = "cancelled"
         try:

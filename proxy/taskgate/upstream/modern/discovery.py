@@ -88,6 +88,7 @@ class ModernCatalogue:
     def _ask_for_page(self, cursor: RawJson | None) -> Awaitable[Response]:
         upstream_context = self._upstream_context
         call = RunningCall(next(upstream_context.ids), None, upstream_context.patience.of())
+        call.runs_nothing = True
         return self._ask(call, upstream_context.dialect.list_tools(call.id, cursor, self._host))
 
     def _read_page(self, response: Response) -> ToolPage:
@@ -196,6 +197,7 @@ class Discovery:
         upstream_context = self._upstream_context
         first_byte = upstream_context.settings.first_byte
         call = RunningCall(next(upstream_context.ids), None, briefly(first_byte))
+        call.runs_nothing = True
         written = upstream_context.dialect.discover(call.id, self._host)
         asked = self._exchanges.ask(call, written, first_byte, asks_who=True)
         try:

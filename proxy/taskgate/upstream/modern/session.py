@@ -20,6 +20,7 @@ from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.server_messages import EncodedRequest, RequestDraft
 from taskgate.protocol.vocabulary import (
     INVALID_PARAMS,
+    LIST_METHODS,
     LOGGING_SET_LEVEL,
     METHOD_NOT_FOUND,
     NOTE_TOOLS_CHANGED,
@@ -181,6 +182,7 @@ class ModernSession:
         if call.within is not None:
             bounds = bounds.within(call.within)
         pending = RunningCall(next(upstream_context.ids), listener, bounds, principal=call.principal)
+        pending.runs_nothing = method in LIST_METHODS
         if call.resumes is not None:
             if isinstance(call.resumes, Resumed):
                 # The call became a task of the server, which is only polled. Neither discovery nor

@@ -253,6 +253,11 @@ class Connection(asyncio.Protocol):
         return answer
 
     @property
+    def was_silent(self) -> bool:
+        """Whether no byte has come since the request."""
+        return not self._came
+
+    @property
     def has_unread(self) -> bool:
         """Whether bytes have arrived that were not taken; the event loop may not have read them."""
         if self._pieces:

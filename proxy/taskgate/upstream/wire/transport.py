@@ -104,9 +104,6 @@ REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a
 connection that may be closing must not get a call that is sent only once."""
 
-RESTED: Final = 0.1
-"""Seconds after which an idle connection is checked before it is used, by a system call. A busy one is not."""
-
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 UNKNOWN: Final = 404
@@ -162,24 +159,18 @@ class Pool:
         none.
 
         The last one is the safest: a server closes the longest idle one first. Older ones that are
-        past their time are dropped on the way. So is one that has rested, and of which anything has
-        arrived that the loop has not read: nearly always the server has closed it.
+        past their time are dropped on the way. So is one of which anything has arrived that the loop
+        has not read: nearly always the server has closed it. Some servers do so after each answer.
         """
         idle, loop = self._idle, self._loop
         if not idle or loop is None:
             return None
-        # The times before which one must have become idle to be too old, and to have rested.
-        cutoff = (now := loop.time()) - self._reuse_within
-        rested = now - RESTED
+        # The time before which one must have become idle to be too old.
+        cutoff = loop.time() - self._reuse_within
         while idle:
             connection, since = idle.popitem()
             transport = connection.transport
-            if (
-                since > cutoff
-                and transport is not None
-                and not transport.is_closing()
-                and (since > rested or not connection.has_unread)
-            ):
+            if since > cutoff and transport is not None and not transport.is_closing() and not connection.has_unread:
                 return connection
             connection.drop()
         return None
@@ -623,9 +614,10 @@ class HttpTransport:
 
         Waits at most for the `first_byte` of the request. Connecting is tried as often as
         configured; one that `only_listens` has one attempt. The request is written once, to the
-        first connection that is made. One redirect is followed, within the origin and if it does
-        not change the request. Raises UpstreamFailed for any other redirect; an error status is an
-        answer.
+        first connection that is made. If that is a kept one that closes without a byte of an answer, a
+        request that runs nothing is written once more, to a new one. One redirect is followed, within
+        the origin and if it does not change the request. Raises UpstreamFailed for any other redirect;
+        an error status is an answer.
 
         The request goes to `to`. Without it, it goes where a permanent redirect has sent its
         `session`, or to the configured URL. Then an answer with an invalid Content-Type is a failure
@@ -635,6 +627,7 @@ class HttpTransport:
         target = to or (session and session.redirected) or self.redirects.shared
         pauses: Iterator[float] | None = None
         redirect: int | None = None
+        is_again = False
         while True:
             if self._closed:
                 raise failures.let_go(dispatched=False)
@@ -643,8 +636,9 @@ class HttpTransport:
             except ValueError:
                 # Control characters in a header: it can never be sent, so it is not tried again.
                 raise failures.unreachable("invalid header") from None
+            kept = None if is_again else self._pool.take()
             try:
-                connection = self._pool.take() or await self._pool.dial(until)
+                connection = kept or await self._pool.dial(until)
                 try:
                     # Not in a variable: its error refers to this frame.
                     answer = await connection.ask(head, outgoing.body, until, outgoing.call)
@@ -652,9 +646,11 @@ class HttpTransport:
                     connection.drop()
                     raise
             except UpstreamFailed as failure:
-                pauses = pauses or self._retrying.pauses()
-                if not await self._may_try_again(failure, outgoing, pauses, until):
-                    raise
+                is_again = kept is not None and self._was_closed_unread(kept, failure, outgoing)
+                if not is_again:
+                    pauses = pauses or self._retrying.pauses()
+                    if not await self._may_try_again(failure, outgoing, pauses, until):
+                        raise
                 continue
             if not 300 <= answer.status < 400:
                 break
@@ -663,16 +659,28 @@ class HttpTransport:
             redirect, pauses = answer.status, None
         idle = None if outgoing.idle is None else outgoing.idle.total_seconds()
         incoming = HttpIncoming(connection, answer, target, self._limit, idle, self._left_out)
-        if to is not None:
-            return incoming
-        if answer.status == UNKNOWN:
-            self.redirects.forget(session)
-        elif redirect == PERMANENT:
-            self.redirects.remember(target, session)
-        if not answer.has_valid_type:
+        if to is None and (redirect == PERMANENT or answer.status == UNKNOWN):
+            self._note(answer, target, session)
+        if to is None and not answer.has_valid_type:
             connection.drop()
             raise protocol_violation("its answer has an invalid Content-Type")
         return incoming
+
+    def _note(self, answer: AnswerHead, target: Target, session: SessionTarget | None) -> None:
+        """Remember where a permanent redirect has led, or forget it if nothing is there."""
+        if answer.status == UNKNOWN:
+            self.redirects.forget(session)
+        else:
+            self.redirects.remember(target, session)
+
+    def _was_closed_unread(self, kept: Connection, failure: UpstreamFailed, outgoing: Outgoing) -> bool:
+        """Whether a kept connection closed before the server answered a request that runs nothing.
+
+        Nearly always the server closed it before it read the request. A stream is reopened by its reader.
+        """
+        call = outgoing.call
+        runs_nothing = outgoing.runs_nothing or (call is not None and call.runs_nothing)
+        return runs_nothing and failure.reason == UpstreamReason.CLOSED.value and kept.was_silent and not self._closed
 
     async def _may_try_again(
         self, failure: UpstreamFailed, outgoing: Outgoing, pauses: Iterator[float], until: float | None

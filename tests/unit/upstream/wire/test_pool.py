@@ -3,7 +3,9 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from helpers.certificates import Authority
 from helpers.virtual_time import turns
 from helpers.waiting import bounded
+from taskgate.upstream.base import Outgoing
+from taskgate.upstream.calls import RunningCall, briefly
 from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import LINGER
-from taskgate.upstream.wire.transport import RESTED, REUSE_WITHIN, Pool
+from taskgate.upstream.wire.transport import REUSE_WITHIN, Pool
 from unit.upstream.exchanges import (
     DOCUMENT,
     EVENT,
@@ -23,6 +27,7 @@ from unit.upstream.exchanges import (
     NewTransport,
     answer_again,
     answered,
+    failure_of,
     outgoing,
     start,
 )
@@ -128,9 +133,7 @@ async def test_a_connection_that_the_server_has_just_closed_is_not_used(
         url, tls = server.url("https" if secure else "http"), UpstreamTls(ca_file=authority.file)
         transport = transport_to(url, tls=tls if secure else UpstreamTls())
         line, *_ = await answered(server, transport, DOCUMENT)
-        await asyncio.sleep(2 * RESTED)
         await answer_again(line, transport)
-        await asyncio.sleep(2 * RESTED)
         answering = asyncio.create_task(answer_next(server))
         await turns()
         end(line)
@@ -140,6 +143,57 @@ async def test_a_connection_that_the_server_has_just_closed_is_not_used(
         incoming.release()
         await answering
         assert len(server.accepted) == 2
+
+
+HARMLESS = {
+    "a request that says so": lambda: replace(outgoing(), runs_nothing=True),
+    "a call that says so": lambda: replace(outgoing(), call=call_that(runs_nothing=True)),
+}
+
+
+def call_that(*, runs_nothing: bool) -> RunningCall:
+    call = RunningCall(1, None, briefly(timedelta(seconds=9)))
+    call.runs_nothing = runs_nothing
+    return call
+
+
+@pytest.mark.parametrize("harmless", HARMLESS.values(), ids=HARMLESS)
+async def test_what_runs_nothing_is_sent_once_more_if_its_kept_connection_closes_without_an_answer(
+    server: RawServer, transport: HttpTransport, harmless: Callable[[], Outgoing]
+) -> None:
+    line, *_ = await answered(server, transport, DOCUMENT)
+    sending = asyncio.create_task(transport.send(harmless()))
+    await line.request()
+    line.writer.transport.abort()
+    await answer_next(server)
+    async with bounded():
+        incoming = await sending
+    assert incoming.status == 200
+    incoming.release()
+    assert len(server.accepted) == 2
+
+
+async def test_what_runs_nothing_is_sent_no_third_time(server: RawServer, transport: HttpTransport) -> None:
+    lines = [(await answered(server, transport, DOCUMENT))[0]]
+    sending = asyncio.create_task(transport.send(HARMLESS["a request that says so"]()))
+    await lines[0].request()
+    lines[0].writer.transport.abort()
+    another = await server.next()
+    await another.request()
+    another.writer.transport.abort()
+    assert await failure_of(sending) == ("closed", True)
+    assert len(server.accepted) == 2
+
+
+@pytest.mark.parametrize("said", [b"", b"H"], ids=["a call", "an answer that began"])
+async def test_what_may_have_run_is_not_sent_again(server: RawServer, transport: HttpTransport, said: bytes) -> None:
+    line, *_ = await answered(server, transport, DOCUMENT)
+    sending = asyncio.create_task(transport.send(replace(outgoing(), call=call_that(runs_nothing=bool(said)))))
+    await line.request()
+    await line.say(said)
+    line.writer.close()
+    assert await failure_of(sending) == ("closed", True)
+    assert len(server.accepted) == 1
 
 
 async def answer_next(server: RawServer) -> None:
