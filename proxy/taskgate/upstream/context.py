@@ -243,6 +243,8 @@ def hidden_from_hosts(settings: UpstreamSettings, *shown: str) -> Iterator[str]:
         url = URL(settings.url)
         yield from (settings.url, url.authority, url.host or "", url.raw_host or "")
         yield from (url.path_qs, url.raw_path_qs, url.path, url.raw_path)
+        written = URL(settings.url, encoded=True)
+        yield from (written.raw_path_qs, written.raw_path)
         yield from url.query.values()
         # A shorter one is rather a word.
         yield from (part for part in url.parts if len(part) >= _KEY)

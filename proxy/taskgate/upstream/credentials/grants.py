@@ -28,6 +28,7 @@ from aiohttp import (
     TCPConnector,
     hdrs,
 )
+from yarl import URL
 
 from taskgate.authorities import AuthoritiesRefused, read_trust
 from taskgate.clock import Clock, Entropy
@@ -207,7 +208,7 @@ class TokenEndpoint:
                 if self._session is None:
                     self._session = _new_session(self._proxy)
                 async with self._session.post(
-                    settings.token_url,
+                    URL(settings.token_url, encoded=True),
                     data=form_of(settings, subject_token) | proof.fields,
                     headers=_HEADERS | proof.headers,
                     allow_redirects=False,

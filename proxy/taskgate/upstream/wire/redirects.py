@@ -5,9 +5,13 @@ configured URL. What a server names to one caller may be that caller's own addre
 redirect is remembered in the `SessionTarget` of the session that got it, and any other one never.
 All sessions share only a permanent one that adds or removes a slash at the end of the path. A 404
 ends what is remembered, because the target may be gone.
+
+Path and query are sent as operator or server wrote them (`url_as_written`): `%2F` is not `/` for all
+servers, and signed URLs break by a change.
 """
 
 from typing import Final
+from urllib.parse import urljoin
 
 from yarl import URL
 
@@ -56,7 +60,8 @@ class Redirects:
         """Return the target of a reference seen at `target`; None if it is invalid or outside of
         the origin."""
         try:
-            url = target.url.join(URL(location or ""))
+            # The join of a URL would decode its own path.
+            url = url_as_written(urljoin(str(target.url), location or ""))
             # `origin()` drops a user name, which must not be taken from a server either.
             inside = bool(location) and url.origin() == self.configured.url.origin() and url.user is None
             return Target(url.with_fragment(None), self._proxy) if inside else None
@@ -78,6 +83,30 @@ class Redirects:
             session.redirected = None
         else:
             self.shared = self.configured
+
+
+def url_as_written(text: str) -> URL:
+    """Return a URL whose path and query stay as they are written.
+
+    Its host is in lower case, and `.` and `..` in its path are resolved. Of what has characters that
+    no URL may have, those are encoded. Raises ValueError for an invalid URL.
+    """
+    url = URL(text)
+    if not text.isascii() or not text.isprintable() or " " in text:
+        return url
+    written = URL(text, encoded=True)
+    path = written.raw_path if _DOTS.isdisjoint(written.raw_path.split("/")) else url.raw_path
+    return URL.build(
+        scheme=url.scheme,
+        authority=url.raw_authority,
+        path=path,
+        query_string=written.raw_query_string,
+        fragment=url.raw_fragment,
+        encoded=True,
+    )
+
+
+_DOTS: Final = frozenset({".", ".."})
 
 
 def _but_for_slash(url: URL) -> tuple[str, str]:

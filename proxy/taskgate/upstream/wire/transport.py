@@ -44,7 +44,7 @@ from taskgate.upstream.settings import Retries, UpstreamSettings, UpstreamTls
 from taskgate.upstream.wire.connection import Connection, Target
 from taskgate.upstream.wire.dialer import Dialer, cause_of
 from taskgate.upstream.wire.heads import AnswerHead, AnswerHeads
-from taskgate.upstream.wire.redirects import PERMANENT, Redirects, SessionTarget
+from taskgate.upstream.wire.redirects import PERMANENT, Redirects, SessionTarget, url_as_written
 
 CONNECT: Final = "connect"
 """The reason of a retry, as observers get it: no connection was made."""
@@ -591,7 +591,7 @@ class HttpTransport:
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
         assert settings.url is not None, "an HTTP upstream has a URL"
         proxy = settings.egress.proxy_for(settings.url)
-        self.redirects: Final = Redirects(URL(settings.url), proxy)
+        self.redirects: Final = Redirects(url_as_written(settings.url), proxy)
         """The configured URL, and where the server's redirects lead."""
         self._pool = Pool(
             self.redirects.configured.url,
@@ -614,8 +614,8 @@ class HttpTransport:
 
         Waits at most for the `first_byte` of the request. Connecting is tried as often as
         configured; one that `only_listens` has one attempt. The request is written once, to the
-        first connection that is made. If that is a kept one that closes without a byte of an answer, a
-        request that runs nothing is written once more, to a new one. One redirect is followed, within
+        first connection that is made. A request that runs nothing is written once more, to a new one,
+        if that is a kept one and closes without a byte of an answer. One redirect is followed, within
         the origin and if it does not change the request. Raises UpstreamFailed for any other redirect;
         an error status is an answer.
 

@@ -14,6 +14,8 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.wire.transport import REUSE_WITHIN
+from unit.upstream.exchanges import DOCUMENT, NewTransport, outgoing
+from unit.upstream.raw_server import RawServer
 
 
 async def test_a_permanent_redirect_within_the_origin_is_followed_and_remembered(
@@ -27,6 +29,61 @@ async def test_a_permanent_redirect_within_the_origin_is_followed_and_remembered
     assert [post.path for post in posts] == ["/old", "/mcp", "/mcp", "/mcp", "/mcp"]
     assert posts[0].message == posts[1].message, "method and body are kept"
     assert {request.path for request in server.verbs("GET")} == {"/mcp"}
+
+
+WRITTEN = {
+    "/a%2Fb/mcp": "/a%2Fb/mcp",
+    "/a%3Ab%40c/mcp": "/a%3Ab%40c/mcp",
+    "/mcp?k=a%2Fb&sig=%7e%7E+%2B%3D": "/mcp?k=a%2Fb&sig=%7e%7E+%2B%3D",
+    "/mcp?k=a'b;c|d&e": "/mcp?k=a'b;c|d&e",
+    "/mcp?k=%zz": "/mcp?k=%zz",
+    "//mcp": "//mcp",
+    "?k=%7e": "/?k=%7e",
+    "/x/../mcp": "/mcp",
+}
+
+
+@pytest.mark.parametrize(("written", "sent"), WRITTEN.items())
+async def test_path_and_query_are_sent_as_they_are_configured(
+    transport_to: NewTransport, written: str, sent: str
+) -> None:
+    async with RawServer() as server:
+        await expect_request(server, transport_to(server.url().removesuffix("/mcp") + written), sent)
+
+
+REFERENCES = {
+    "/x%2Fy?k=a%2Fb&z=%7e": "/x%2Fy?k=a%2Fb&z=%7e",
+    "y%3A": "/a%3Ab/y%3A",
+    "../%7e/./y": "/%7e/y",
+    "?z=%7e": "/a%3Ab/mcp?z=%7e",
+    "/\xe9 b": "/%C3%A9%20b",
+}
+
+
+@pytest.mark.parametrize(("reference", "sent"), REFERENCES.items())
+async def test_a_redirect_is_followed_as_it_is_written(transport_to: NewTransport, reference: str, sent: str) -> None:
+    async with RawServer() as server:
+        transport = transport_to(server.url().replace("/mcp", "/a%3Ab/mcp"))
+        sending = asyncio.create_task(transport.send(outgoing()))
+        line = await server.next()
+        await line.request()
+        await line.say(f"HTTP/1.1 307 Go\r\nLocation: {reference}\r\nContent-Length: 0\r\n\r\n".encode())
+        head, _ = await line.request()
+        assert head.split(" ")[1] == sent
+        await line.say(DOCUMENT)
+        async with bounded():
+            (await sending).release()
+
+
+async def expect_request(server: RawServer, transport: HttpTransport, sent: str) -> None:
+    """Expect the target of one request."""
+    sending = asyncio.create_task(transport.send(outgoing()))
+    line = await server.next()
+    head, _ = await line.request()
+    assert head.split(" ")[1] == sent
+    await line.say(DOCUMENT)
+    async with bounded():
+        (await sending).release()
 
 
 async def test_a_temporary_redirect_is_followed_each_time(server: ScriptedServer, new_caller_of) -> None:
