@@ -47,7 +47,7 @@ FAILURES: dict[str, tuple[Reply, str, bool]] = {
     "answers no JSON": (raw(b"{"), "malformed", True),
     "answers an array": (raw(b"[]"), "malformed", True),
     "answers under another id": (result({"content": []}, id=424242), "malformed", True),
-    "answers in a coding nobody asked for": (raw(b"x", Content_Encoding="gzip"), "malformed", True),
+    "answers in a coding nobody asked for": (raw(b"x", Content_Encoding="br"), "malformed", True),
     "redirects to another origin": (redirect(307, "http://127.0.0.2:1/mcp"), "redirect", False),
     "redirects with a loss of the method": (redirect(302, "/mcp"), "redirect", True),
 }

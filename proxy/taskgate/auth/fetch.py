@@ -32,6 +32,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from taskgate.auth.metadata import is_allowed, is_public
+from taskgate.content_codings import CodingBroken, CodingRefused, read_plain
 from taskgate.egress import DIRECT, Egress
 
 _HEADERS: Final = {
@@ -219,18 +220,21 @@ async def _read(response: ClientResponse, max_size: int) -> FetchedDocument:
     _expect_usable(response.status, response.headers)
     if (response.content_length or 0) > max_size:
         raise FetchFailed(FetchReason.TOO_LARGE)
-    body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > max_size:
-            raise FetchFailed(FetchReason.TOO_LARGE)
-    return FetchedDocument(bytes(body), max_age_of(response.headers.getall(hdrs.CACHE_CONTROL, ())))
+    try:
+        body = await read_plain(
+            response.content.iter_any(), response.headers.getall(hdrs.CONTENT_ENCODING, ()), max_size
+        )
+    except CodingRefused:
+        raise FetchFailed(FetchReason.ENCODING) from None
+    except CodingBroken:
+        raise FetchFailed(FetchReason.BROKEN) from None
+    if body is None:
+        raise FetchFailed(FetchReason.TOO_LARGE)
+    return FetchedDocument(body, max_age_of(response.headers.getall(hdrs.CACHE_CONTROL, ())))
 
 
 def _expect_usable(status: int, headers: CIMultiDictProxy[str]) -> None:
     if status != 200:
         raise FetchFailed(FetchReason.REDIRECT if 300 <= status < 400 else FetchReason.STATUS)
-    if any(coding.strip().lower() != "identity" for coding in headers.getall(hdrs.CONTENT_ENCODING, ())):
-        raise FetchFailed(FetchReason.ENCODING)
     if not _TYPES.fullmatch(headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()):
         raise FetchFailed(FetchReason.CONTENT_TYPE)

@@ -5,6 +5,7 @@ import gzip
 import logging
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -192,8 +193,27 @@ async def test_a_server_that_is_down_cannot_be_reached(fetch: HttpFetcher, serve
     assert await get(fetch, server, answer(BODY)) == FetchedDocument(BODY)
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "identity, gzip", "x"])
-async def test_a_body_that_is_coded_is_not_decoded(fetch: HttpFetcher, server: KeyServer, coding: str) -> None:
+PACKED = {"gzip": gzip.compress(BODY), "deflate": zlib.compress(BODY), "identity, gzip": gzip.compress(BODY), "x": BODY}
+
+
+@pytest.mark.parametrize(("coding", "body"), PACKED.items(), ids=PACKED)
+async def test_a_body_in_gzip_or_deflate_is_decoded(
+    fetch: HttpFetcher, server: KeyServer, coding: str, body: bytes
+) -> None:
+    assert await get(fetch, server, answer(body, content_encoding=coding)) == FetchedDocument(BODY)
+
+
+async def test_what_unpacks_to_more_than_the_size_or_not_at_all_is_refused(
+    fetch: HttpFetcher, server: KeyServer
+) -> None:
+    packed = gzip.compress(bytes(2**20))
+    assert await reason_of(fetch, server, answer(packed, content_encoding="gzip"), max_size=2**19) == "too_large"
+    assert await reason_of(fetch, server, answer(packed[:-9], content_encoding="gzip"), max_size=2**21) == "broken"
+    assert await reason_of(fetch, server, answer(BODY, content_encoding="gzip")) == "broken"
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
+async def test_a_body_in_another_coding_is_refused(fetch: HttpFetcher, server: KeyServer, coding: str) -> None:
     packed = answer(gzip.compress(b" " * 500), content_encoding=coding)
     assert await reason_of(fetch, server, packed) == "encoding"
 

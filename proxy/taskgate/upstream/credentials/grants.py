@@ -32,6 +32,7 @@ from yarl import URL
 
 from taskgate.authorities import AuthoritiesRefused, read_trust
 from taskgate.clock import Clock, Entropy
+from taskgate.content_codings import CodingBroken, CodingRefused, read_plain
 from taskgate.egress import ForwardProxy
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
@@ -377,9 +378,10 @@ def _new_session(proxy: ForwardProxy | None) -> ClientSession:
 
 async def _read(response: ClientResponse, most: int) -> bytes:
     """Read the body. Raises _Refused if it exceeds `most` bytes."""
-    body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > most:
-            raise _Refused(UpstreamReason.REFUSED, "too_large")
-    return bytes(body)
+    try:
+        body = await read_plain(response.content.iter_any(), response.headers.getall(hdrs.CONTENT_ENCODING, ()), most)
+    except (CodingRefused, CodingBroken):
+        raise _Refused(UpstreamReason.REFUSED, "not_json") from None
+    if body is None:
+        raise _Refused(UpstreamReason.REFUSED, "too_large")
+    return body

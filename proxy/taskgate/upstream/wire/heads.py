@@ -45,11 +45,13 @@ class AnswerHead:
     - `closes`: the connection carries no other request.
     - `has_length`: the length is that of a Content-Length.
     - `has_valid_type`: the Content-Type, if any, is valid.
+    - `coding`: gzip or deflate, if the body is compressed.
     - `unreadable`: why the body must not be read. That is no failure for those who need the status.
     """
 
     __slots__ = (
         "closes",
+        "coding",
         "has_length",
         "has_valid_type",
         "length",
@@ -75,11 +77,20 @@ class AnswerHead:
             self.has_valid_type = False
         self.streams: Final = media_type == "text/event-stream"
         self.unreadable: str | None = None
-        encoding = headers.get(hdrs.CONTENT_ENCODING)
+        self.coding: str | None = None
         if not (self.streams or media_type == "application/json" or (self.status >= 400 and _explains(media_type))):
             self.unreadable = "its answer is neither JSON nor an event stream"
-        elif encoding is not None and encoding.lower() != "identity":
-            self.unreadable = "its answer has a content encoding that was not requested"
+        elif hdrs.CONTENT_ENCODING in headers:
+            self._see_coding(headers.getall(hdrs.CONTENT_ENCODING))
+
+    def _see_coding(self, written: list[str]) -> None:
+        """Note the content coding of the body, which no request asks for."""
+        from taskgate.content_codings import CodingRefused, coding_of  # noqa: PLC0415
+
+        try:
+            self.coding = coding_of(written)
+        except CodingRefused as refused:
+            self.unreadable = f"its answer has the content encoding {refused}, which was not requested"
 
     @property
     def is_interim(self) -> bool:

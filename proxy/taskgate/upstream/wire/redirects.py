@@ -6,8 +6,8 @@ redirect is remembered in the `SessionTarget` of the session that got it, and an
 All sessions share only a permanent one that adds or removes a slash at the end of the path. A 404
 ends what is remembered, because the target may be gone.
 
-Path and query are sent as operator or server wrote them (`url_as_written`): `%2F` is not `/` for all
-servers, and signed URLs break by a change.
+Path and query are sent as they are written (`url_as_written`). For some servers `%2F` is not `/`,
+and a change breaks signed URLs.
 """
 
 from typing import Final

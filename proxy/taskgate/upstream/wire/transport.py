@@ -27,7 +27,7 @@ from contextvars import Context, copy_context
 from datetime import timedelta
 from functools import partial
 from itertools import count
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from yarl import URL
 
@@ -45,6 +45,9 @@ from taskgate.upstream.wire.connection import Connection, Target
 from taskgate.upstream.wire.dialer import Dialer, cause_of
 from taskgate.upstream.wire.heads import AnswerHead, AnswerHeads
 from taskgate.upstream.wire.redirects import PERMANENT, Redirects, SessionTarget, url_as_written
+
+if TYPE_CHECKING:
+    from taskgate.upstream.wire.decoded_body import DecodedBody
 
 CONNECT: Final = "connect"
 """The reason of a retry, as observers get it: no connection was made."""
@@ -281,6 +284,12 @@ NOISE_WITHIN: Final = 16.0
 start of the noise is unknown."""
 
 
+def _decoded(connection: Connection, coding: str, *, streams: bool) -> "DecodedBody":
+    from taskgate.upstream.wire.decoded_body import DecodedBody  # noqa: PLC0415
+
+    return DecodedBody(connection, coding, streams=streams)
+
+
 class HttpIncoming:
     """An `Incoming` over HTTP. It is its own iterator, so that abandoning it half read costs
     nothing.
@@ -336,7 +345,9 @@ class HttpIncoming:
         idle: float | None,
         left_out: LeftOut,
     ) -> None:
-        self._connection: Connection | None = connection
+        self._connection: Connection | DecodedBody | None = connection
+        if head.coding is not None:
+            self._connection = _decoded(connection, head.coding, streams=head.streams)
         self._limit = limit
         self._idle = idle
         self.placed: Callable[[str], None] | None = None
@@ -569,7 +580,7 @@ class HttpIncoming:
             if connection.has_ended:
                 return b"".join(pieces)
 
-    def _reads_from(self) -> Connection:
+    def _reads_from(self) -> "Connection | DecodedBody":
         """Return the connection. Raises UpstreamFailed after `release`: it may have another request."""
         if self._connection is None:
             raise failures.broke_off()
@@ -614,8 +625,8 @@ class HttpTransport:
 
         Waits at most for the `first_byte` of the request. Connecting is tried as often as
         configured; one that `only_listens` has one attempt. The request is written once, to the
-        first connection that is made. A request that runs nothing is written once more, to a new one,
-        if that is a kept one and closes without a byte of an answer. One redirect is followed, within
+        first connection that is made. A kept one may close without a byte of an answer. Then a request
+        that runs nothing is written once more, to a new one. One redirect is followed, within
         the origin and if it does not change the request. Raises UpstreamFailed for any other redirect;
         an error status is an answer.
 

@@ -1,6 +1,7 @@
 """A token endpoint that is slow, broken or no longer what it was: no token comes of it, and nothing is said of it."""
 
 import asyncio
+import gzip
 import json
 import logging
 from collections.abc import Callable
@@ -101,7 +102,9 @@ FAULTS: dict[str, tuple[Answer, str, str]] = {
     "nothing": (says(b""), "refused", "not_json"),
     "a list": (says([FINE]), "refused", "not_json"),
     "bad UTF-8": (says(b'{"access_token":"\xff"}'), "refused", "not_json"),
-    "something packed": (says(b"\x1f\x8b\x08", Content_Encoding="gzip"), "refused", "not_json"),
+    "something packed that breaks off": (says(b"\x1f\x8b\x08", Content_Encoding="gzip"), "refused", "not_json"),
+    "something packed otherwise": (says(FINE, Content_Encoding="br"), "refused", "not_json"),
+    "more than that packed": (says(gzip.compress(bytes(2**20)), Content_Encoding="gzip"), "refused", "too_large"),
     "no token": (says({"token_type": "Bearer"}), "refused", "no_token"),
     "a number for a token": (says(FINE | {"access_token": 1}), "refused", "no_token"),
     "an empty token": (says(FINE | {"access_token": ""}), "refused", "no_token"),
