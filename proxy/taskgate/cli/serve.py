@@ -96,6 +96,8 @@ def serve_until_stopped(
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_serve(config, directory, read_config, watch))
     except _START_ERRORS as error:
+        # What it prints stands behind the lines before.
+        logs.flush()
         fail(error, FAILED, hide=config.references.hide)
 
 
@@ -261,6 +263,7 @@ def _freeze_heap() -> None:
 def _announce(report: StartupReport, *, format: str, loop: str) -> None:
     """Log what a gateway serves, and where its files are; with the format auto on a terminal, as a banner."""
     if format == "auto" and log.isEnabledFor(INFO) and logs.is_terminal(sys.stderr):
+        logs.flush()
         # A terminal that is gone takes no banner.
         with suppress(OSError, ValueError):
             click.echo("\n".join(map(logs.printable, report.lines())) + "\n", err=True)

@@ -1,10 +1,12 @@
 """Log lines: one line of printable characters for each record, as JSON, logfmt or text.
 
-`configure` takes over the root logger. A line names its request by the ids that the audit log and
+`configure` takes over the root logger. Lines for a descriptor go through a `LineWriter`, so that the
+event loop never waits for their reader. A line names its request by the ids that the audit log and
 traces use. The texts of exceptions and the messages of libraries are withheld, because both may
 quote a request, a token or a path.
 """
 
+import atexit
 import json
 import logging
 import math
@@ -15,11 +17,13 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
+from taskgate.telemetry.line_writer import LineWriter
 from taskgate.telemetry.request_context import current
 
 Format = Literal["auto", "json", "logfmt", "console"]
 
 _ROOT_LOGGER: Final = "taskgate"
+_log = logging.getLogger("taskgate.telemetry")
 _PACKAGE: Final = Path(__file__).parent.parent
 _WITHHELD: Final = "a library reported something; its words are withheld"
 _STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -37,18 +41,27 @@ def configure(level: str, format: Format, stream: TextIO, *, hide: Callable[[str
     """Write records from `level` up (`debug` to `error`) to `stream`, in place of all other handlers.
 
     The format `auto` is `console` on a terminal and `json` elsewhere. `hide` masks secrets of the
-    configuration in the texts of fields.
+    configuration in the texts of fields. A second call for the same stream keeps what waits.
     """
-    unconfigure()
     root = logging.getLogger()
-    _saved_root.append((root.level, root.handlers[:]))
-    handler = _Handler(stream)
+    handler = next((each for each in root.handlers if isinstance(each, _Handler) and each.stream is stream), None)
+    if handler is None:
+        unconfigure()
+        _saved_root.append((root.level, root.handlers[:]))
+        handler = _Handler(stream)
+        handler.addFilter(_is_logged)
+        root.handlers[:] = [handler]
     if format == "auto":
         format = "console" if is_terminal(stream) else "json"
     handler.setFormatter(_Formatter(_RENDERERS[format], hide))
-    handler.addFilter(_is_logged)
-    root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def flush() -> None:
+    """Wait until the lines so far are written, but not for long if they are not read."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _Handler):
+            handler.wait()
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -70,8 +83,12 @@ def unconfigure() -> None:
     """Restore the root logger from before `configure`; without effect if that was not called."""
     if _saved_root:
         root = logging.getLogger()
+        ours = root.handlers[:]
         level, root.handlers[:] = _saved_root.pop()
         root.setLevel(level)
+        for handler in ours:
+            if isinstance(handler, _Handler):
+                handler.end()
 
 
 _saved_root: list[tuple[int, list[logging.Handler]]] = []
@@ -79,8 +96,51 @@ _saved_root: list[tuple[int, list[logging.Handler]]] = []
 
 
 class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream; through a LineWriter, if the stream has a descriptor."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        descriptor = _descriptor_of(stream)
+        self._writer = None if descriptor is None else LineWriter(descriptor, _report_dropped)
+        if self._writer is not None:
+            # It runs before the end of `logging`, which holds the lock that a report needs.
+            atexit.register(self._writer.close)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line of a record, or have it written."""
+        if self._writer is None:
+            super().emit(record)
+            return
+        try:
+            self._writer.add(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except Exception:
+            self.handleError(record)
+
+    def wait(self) -> None:
+        """Wait until the lines so far are written, but not for long."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def end(self) -> None:
+        """Write what waits, and end the thread."""
+        if self._writer is not None:
+            self._writer.close()
+            atexit.unregister(self._writer.close)
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is the library's
         """Drop the line. The default prints a traceback with the arguments to standard error."""
+
+
+def _descriptor_of(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        # It is in memory, or closed.
+        return None
+
+
+def _report_dropped(lines: int) -> None:
+    _log.warning("log lines were dropped, because standard error was not read", extra={"lines": lines})
 
 
 class _Formatter(logging.Formatter):
