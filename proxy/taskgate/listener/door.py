@@ -54,7 +54,6 @@ ADMISSION_FIELDS: Final = (
     _VERSION,
     hdrs.ORIGIN,
     hdrs.TRANSFER_ENCODING,
-    hdrs.UPGRADE,
     hdrs.USER_AGENT,
     _API_KEY,
     hdrs.X_FORWARDED_FOR,
@@ -247,7 +246,8 @@ def expect_framing(method: str, version: HttpVersion, fields: Fields) -> None:
             raise RequestRejected(BAD_REQUEST)
         if fields[hdrs.TRANSFER_ENCODING][0].lower() != "chunked":
             raise RequestRejected(NOT_IMPLEMENTED)
-    if fields[hdrs.UPGRADE] or method == hdrs.METH_CONNECT:
+    # An offer of another protocol (`Upgrade`) is not taken up, as RFC 9110, 7.8, allows.
+    if method == hdrs.METH_CONNECT:
         raise RequestRejected(NOT_IMPLEMENTED)
     if fields[hdrs.EXPECT] and fields[hdrs.EXPECT][0].lower() != "100-continue":
         raise RequestRejected(WRONG_EXPECTATION)

@@ -625,7 +625,8 @@ class HostConnection(asyncio.Protocol):
         ((parsed, reader),) = messages
         headers = CIMultiDict(parsed.headers)
         digits = headers.pop(hdrs.CONTENT_LENGTH, "0")
-        if parsed.upgrade:
+        is_tunnel = parsed.method == hdrs.METH_CONNECT
+        if is_tunnel:
             # What follows would be of another protocol. `Door` refuses it.
             self._deaf = True
         elif parsed.chunked:
@@ -639,7 +640,7 @@ class HostConnection(asyncio.Protocol):
                 parsed.path if parsed.path[:1] == "/" else origin_form(parsed.path, headers),
                 parsed.version,
                 headers,
-                keep_alive=not (parsed.should_close or parsed.upgrade),
+                keep_alive=not (parsed.should_close or is_tunnel),
                 is_chunked=parsed.chunked,
                 is_too_large=is_too_large,
                 raw=raw,

@@ -154,7 +154,7 @@ FRAMING: dict[str, tuple[dict[str, Any], Rejection | None]] = {
     "chunks in HTTP/1.0": ({"Transfer_Encoding": "chunked", "version": HttpVersion10}, door.BAD_REQUEST),
     "zipped chunks": ({"Transfer_Encoding": "gzip, chunked"}, door.NOT_IMPLEMENTED),
     "chunked chunks": ({"Transfer_Encoding": "chunked, chunked"}, door.NOT_IMPLEMENTED),
-    "an upgrade": ({"Upgrade": "websocket"}, door.NOT_IMPLEMENTED),
+    "an offer of another protocol": ({"Upgrade": "websocket"}, None),
     "a tunnel": ({"method": "CONNECT"}, door.NOT_IMPLEMENTED),
     "a question first": ({"Expect": "100-Continue"}, None),
     "an expectation": ({"Expect": "200-ok"}, door.WRONG_EXPECTATION),
@@ -170,7 +170,7 @@ def test_only_plain_framing_passes(request_: dict[str, Any], refusal: Rejection 
 
 
 ORDER: dict[str, tuple[dict[str, Any], Rejection]] = {
-    "framing": ({"Upgrade": "x"}, door.NOT_IMPLEMENTED),
+    "framing": ({"Transfer_Encoding": "x"}, door.NOT_IMPLEMENTED),
     "Host": ({"Host": "evil.example"}, door.WRONG_HOST),
     "Origin": ({"Origin": "null"}, door.WRONG_ORIGIN),
     "path": ({"target": "/"}, door.UNKNOWN_PATH),
@@ -268,7 +268,7 @@ def test_whoever_asks_for_what_everybody_may_have_needs_no_more_than_the_right_h
         DOOR.greet("GET", HttpVersion11, headers(Host="evil.example"))
     assert refused.value.refusal is door.WRONG_HOST
     with pytest.raises(RequestRejected) as refused:
-        DOOR.greet("GET", HttpVersion11, headers(Host="gate.example", Upgrade="websocket"))
+        DOOR.greet("GET", HttpVersion11, headers(Host="gate.example", Transfer_Encoding="x"))
     assert refused.value.refusal is door.NOT_IMPLEMENTED
 
 

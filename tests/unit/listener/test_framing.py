@@ -79,9 +79,6 @@ async def test_what_cannot_be_read_in_one_way_is_a_bad_request(gate: Gate, reque
 
 
 REFUSED_PROTOCOLS = {
-    "an upgrade to websockets": ("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 501, "Not implemented"),
-    "an upgrade to HTTP/2": ("Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 501, "Not implemented"),
-    "an upgrade that the connection does not name": ("Upgrade: h2c\r\n\r\n", 501, "Not implemented"),
     "zipped chunks": ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, "Not implemented"),
     "chunks of a kind": ("Transfer-Encoding: xchunked, chunked\r\n\r\n0\r\n\r\n", 501, "Not implemented"),
 }
@@ -103,6 +100,51 @@ async def test_a_tunnel_is_not_implemented(gate: Gate) -> None:
         assert (answer.status, answer.headers["connection"]) == (501, "close")
         assert await host.at_end()
     assert gate.emitted.answered() == [("other", "_OTHER", 501)]
+
+
+OFFERS = {
+    "of HTTP/2, as Java's": "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEA\r\nUpgrade: h2c\r\n",
+    "of websockets": "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+    "of TLS": "Connection: Upgrade\r\nUpgrade: TLS/1.2, HTTP/1.1\r\n",
+    "of two in two lines": "Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: tcp\r\n",
+    "of nothing": "Connection: Upgrade\r\nUpgrade:\r\n",
+    "that the connection does not name": "Upgrade: h2c\r\n",
+}
+BODIES = {
+    "counted": "Content-Length: 2\r\n\r\n{}",
+    "in chunks": "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("is_split", [False, True], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("offer", OFFERS.values(), ids=OFFERS)
+async def test_an_offer_of_another_protocol_is_not_taken_up(gate: Gate, offer: str, body: str, is_split: bool) -> None:
+    # RFC 9110, 7.8. What is behind the body is the next request.
+    sent = (START + JSON + offer + body + START + JSON + "Content-Length: 3\r\n\r\n{ }").encode()
+    async with gate.host() as host:
+        for piece in [bytes([each]) for each in sent] if is_split else [sent]:
+            await host.send(piece)
+        for _ in range(2):
+            answer = await host.answer()
+            assert answer.status == 200
+            assert "upgrade" not in answer.headers
+    assert gate.engine.bodies == [b"{}", b"{ }"]
+
+
+async def test_what_follows_an_offer_without_a_body_is_the_next_request(gate: Gate) -> None:
+    offer = get(Connection="Upgrade", Upgrade="websocket")
+    async with gate.host() as host:
+        assert (await host.ask(offer + post())).status == 200
+        assert (await host.answer()).status == 200
+
+
+async def test_another_protocol_that_was_not_agreed_on_is_a_bad_request(gate: Gate) -> None:
+    offer = START + JSON + OFFERS["of HTTP/2, as Java's"] + BODIES["counted"]
+    async with gate.host() as host:
+        assert (await host.ask(offer)).status == 200
+        assert (await host.ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")).status == 400
+        assert await host.at_end()
 
 
 @pytest.mark.parametrize("version", [" HTTP/2.0", " HTTP/0.9", ""])
