@@ -171,7 +171,7 @@ class Door:
         if verb is None:
             raise RequestRejected(WRONG_METHOD)
         if verb is HttpMethod.POST:
-            # The body must declare itself as JSON in UTF-8, uncompressed.
+            # The body must declare itself as JSON, uncompressed.
             media = fields[hdrs.CONTENT_TYPE][:1]
             if not media or (media[0] != "application/json" and not _is_json(media[0])):
                 raise RequestRejected(WRONG_MEDIA)
@@ -470,7 +470,13 @@ def _is_json(kind: str) -> bool:
     charsets = (
         value.strip(' "') for name, _, value in (each.partition("=") for each in parameters) if name == "charset"
     )
-    return media == "application/json" and all(charset == "utf-8" for charset in charsets)
+    # The parameter has no meaning for JSON (RFC 8259, 11): the body is read as UTF-8, and checked.
+    return media == "application/json" and not any(_is_wide(charset) for charset in charsets)
+
+
+def _is_wide(charset: str) -> bool:
+    """Return whether this encoding is UTF-16 or UTF-32, in any spelling."""
+    return charset.replace("-", "").startswith(("utf16", "utf32"))
 
 
 def _is_identity(codings: Sequence[str]) -> bool:
