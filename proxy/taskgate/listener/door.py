@@ -115,7 +115,7 @@ NOT_ACCEPTABLE: Final = Rejection(
 NO_ROOM: Final = Rejection(status=503, reason=events.AUDIT_FULL, text="The audit log has no room for the request")
 NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight", close=True)
 NO_MEMORY: Final = Rejection(status=503, reason="overload", text="The gateway is short of memory", close=True)
-SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice")
+SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent with two values")
 
 
 class RequestRejected(ListenerRefused):
@@ -162,7 +162,8 @@ class Door:
         Raises RequestRejected at the first failed check.
         """
         self.greet(method, version, fields)
-        if fields[hdrs.ORIGIN] and any(each.lower() not in self.origins for each in fields[hdrs.ORIGIN]):
+        # An empty one is none.
+        if fields[hdrs.ORIGIN] and any(each and each.lower() not in self.origins for each in fields[hdrs.ORIGIN]):
             raise RequestRejected(WRONG_ORIGIN)
         path, _, query = target.partition("?")
         if path not in self.paths:
@@ -185,13 +186,13 @@ class Door:
         if length > self.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
         revisions = fields[_VERSION]
-        revision = None if not revisions else revisions[0] if len(revisions) == 1 else _only_modern(revisions)
+        revision = None if not revisions else revisions[0] if len(revisions) == 1 else _only_one(revisions)
         host_session = last_event = None
         # The modern era has neither sessions nor resumable streams: their headers are ignored
         # (V-ERA-4).
         if revision not in MODERN:
             sessions, last_events = fields[_SESSION], fields[_LAST_EVENT] if verb is HttpMethod.GET else ()
-            if len(sessions) > 1 or len(last_events) > 1:
+            if (len(sessions) > 1 and len(set(sessions)) > 1) or (len(last_events) > 1 and len(set(last_events)) > 1):
                 raise RequestRejected(SENT_TWICE)
             # An invalid id becomes the unknown one, so that no store gets it.
             if sessions:
@@ -483,15 +484,17 @@ def _is_identity(codings: Sequence[str]) -> bool:
     return all(coding.lower() == "identity" for coding in codings)
 
 
-def _only_modern(revisions: Sequence[str]) -> str:
-    """Return the modern one of several revisions, because that era has its own error for this.
+def _only_one(revisions: Sequence[str]) -> str:
+    """Return the modern one of several revisions, or the one that they all are.
 
-    It is raised after the message is known.
+    The modern era has its own error for two of them. It is raised after the message is known.
     """
     modern = next((each for each in revisions if each in MODERN), None)
-    if modern is None:
+    if modern is not None:
+        return modern
+    if len(set(revisions)) > 1:
         raise RequestRejected(SENT_TWICE)
-    return modern
+    return revisions[0]
 
 
 _USUAL_ACCEPTS: Final = {

@@ -199,10 +199,23 @@ def test_checks_are_made_in_their_order(check: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Mcp-Session-Id", "MCP-Protocol-Version"])
-def test_a_header_that_counts_comes_once(name: str) -> None:
+def test_a_header_that_counts_has_one_value(name: str) -> None:
     with pytest.raises(RequestRejected) as refused:
-        DOOR.admit("POST", "/mcp", HttpVersion11, post_headers((name, "a"), (name.upper(), "a")))
+        DOOR.admit("POST", "/mcp", HttpVersion11, post_headers((name, "a"), (name.upper(), "b")))
     assert refused.value.refusal is door.SENT_TWICE
+
+
+def test_a_header_that_comes_again_with_the_same_value_counts_once() -> None:
+    twice = [("Mcp-Session-Id", "a"), ("MCP-Protocol-Version", "2025-11-25"), ("Last-Event-ID", "1")] * 2
+    admission = DOOR.admit("GET", "/mcp", HttpVersion11, post_headers(*twice))
+    assert (admission.host_session, admission.revision, admission.last_event_id) == ("a", "2025-11-25", "1")
+
+
+def test_an_empty_origin_is_none() -> None:
+    assert admit(Origin="").method is HttpMethod.POST
+    with pytest.raises(RequestRejected) as refused:
+        DOOR.admit("POST", "/mcp", HttpVersion11, post_headers(("Origin", ""), ("Origin", "null")))
+    assert refused.value.refusal is door.WRONG_ORIGIN
 
 
 @pytest.mark.parametrize("others", [("2026-07-28",), ("2025-11-25",), ("x", "")], ids=str)

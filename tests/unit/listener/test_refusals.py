@@ -58,13 +58,13 @@ REFUSALS: dict[str, tuple[bytes, int, str | None, str]] = {
         post(Mcp_Session_Id=f"{PLANTED}\r\nMCP-Session-Id: other"),
         400,
         "header_mismatch",
-        "A header was sent twice",
+        "A header was sent with two values",
     ),
     "two versions": (
-        post(MCP_Protocol_Version="2025-11-25\r\nMcp-Protocol-Version: 2025-11-25"),
+        post(MCP_Protocol_Version="2025-11-25\r\nMcp-Protocol-Version: 2025-06-18"),
         400,
         "header_mismatch",
-        "A header was sent twice",
+        "A header was sent with two values",
     ),
     "an expectation": (post(Expect="miracles"), 417, None, NO_EXPECTATION),
 }
