@@ -34,7 +34,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 # The patterns of the JSON Schema; the readers check more.
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 _URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s#]+$"
-_ORIGIN = rf"^[A-Za-z][A-Za-z0-9+.-]*://{_HOST}(:[0-9]{{1,5}})?$"
+_ORIGIN = rf"^[A-Za-z][A-Za-z0-9+.-]*://({_HOST}(:[0-9]{{1,5}})?)?$"
 _MOUNT = r"^(/|(/[A-Za-z0-9._~-]+)+)$"
 
 
@@ -110,13 +110,16 @@ def read_host_name(written: str) -> str:
 def read_origin(written: str) -> str:
     """Read a value of the Origin header as browsers send it.
 
-    It is in lower case, without the default port of its scheme.
+    It is in lower case, without the default port of its scheme. A scheme of an application may have
+    a place that is no host, or none: `app://.` and `file://` are as they are written.
     """
     if not re.fullmatch(_ORIGIN, written):
         raise ValueError("must be an origin such as https://app.example.com, without path or wildcard")
     parts = urlsplit(written)
     host, port = _authority(parts.netloc)
     if host is None:
+        if parts.scheme not in _DEFAULT_PORTS and ":" not in parts.netloc:
+            return written.lower()
         raise ValueError("must name a host, and a port from 0 to 65535 if any")
     suffix = "" if port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{port}"
     return f"{parts.scheme}://{_bracketed(host)}{suffix}"
