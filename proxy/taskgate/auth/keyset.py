@@ -1,5 +1,6 @@
 """A JWK set as an issuer publishes it: `KeySet`, its usable keys by key id and algorithm."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -82,7 +83,7 @@ class KeySet:
 
 def _read_set(text: bytes) -> list[dict[str, Any]]:
     try:
-        document = orjson.loads(text)
+        document = orjson.loads(text.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError:
         raise KeySetRefused("is no JSON") from None
     keys = document.get("keys") if isinstance(document, dict) else None

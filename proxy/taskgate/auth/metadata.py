@@ -11,6 +11,7 @@ be, `jwks_uri` reads the address of the keys from it. `fetch` does the requests,
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from types import MappingProxyType
@@ -190,7 +191,7 @@ def jwks_uri(document: bytes, issuer: str) -> str:
     name a plain http address.
     """
     try:
-        metadata = orjson.loads(document)
+        metadata = orjson.loads(document.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError:
         raise DiscoveryRefused("document") from None
     if not isinstance(metadata, dict):

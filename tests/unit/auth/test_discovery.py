@@ -77,6 +77,10 @@ def test_what_is_no_metadata_is_not_believed(document: bytes) -> None:
     assert refused.value.reason == "document"
 
 
+def test_metadata_may_start_with_a_byte_order_mark() -> None:
+    assert jwks_uri(b"\xef\xbb\xbf" + metadata(), ISSUER) == jwks_uri(metadata(), ISSUER)
+
+
 @given(st.binary(max_size=100) | st.dictionaries(st.text(), st.text()).map(lambda value: json.dumps(value).encode()))
 def test_no_document_does_more_than_to_be_refused(document: bytes) -> None:
     with pytest.raises(DiscoveryRefused):

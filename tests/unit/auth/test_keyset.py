@@ -40,6 +40,10 @@ def names(keys: tuple[PyJWK, ...]) -> list[str | None]:
 # --- what is found ----------------------------------------------------------------------------------------------------
 
 
+def test_a_key_set_may_start_with_a_byte_order_mark() -> None:
+    assert KeySet.read(b"\xef\xbb\xbf" + text(EC), ALGORITHMS).count == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "algorithm"),
     [
@@ -213,7 +217,6 @@ def test_a_key_for_what_the_operator_does_not_allow_is_left_out() -> None:
         text(RSA | {"alg": "RS512"}),
         text(EC)[:-1],
         text(EC) + b"}",
-        b"\xef\xbb\xbf" + text(EC),
         text(EC).decode().encode("utf-16"),
         text(EC | {"more": "é"}).replace(b"\\u00e9", b"\xe9"),
         text(EC | {"more": 1.0}).replace(b"1.0", b"NaN"),

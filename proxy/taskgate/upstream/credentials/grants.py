@@ -11,6 +11,7 @@ are logged.
 
 import asyncio
 import re
+from codecs import BOM_UTF8
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from logging import getLogger
@@ -344,7 +345,7 @@ def _pause_of(written: str, clock: Clock) -> float | None:
 def _object(body: bytes) -> dict[str, object]:
     """Return the JSON object of a body. Raises _Refused for anything else."""
     try:
-        answer = orjson.loads(body)
+        answer = orjson.loads(body.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError:
         answer = None
     if not isinstance(answer, dict):

@@ -156,6 +156,14 @@ async def test_whatever_goes_wrong_nothing_is_sent_to_the_server_and_nothing_tol
     assert house.got == [False, True], "the next call is not hurt"
 
 
+async def test_an_answer_may_start_with_a_byte_order_mark(
+    server: ScriptedServer, endpoint: ExchangeServer, office: NewOffice
+) -> None:
+    endpoint.instead = says(b"\xef\xbb\xbf" + json.dumps(FINE).encode())
+    await office(exchange(endpoint)).call(somebody())
+    assert [each.headers["authorization"] for each in server.verbs("POST")][-1] == f"Bearer {PLANTED}"
+
+
 async def test_what_is_wrong_is_logged_again_once_it_was_right(
     endpoint: ExchangeServer, office: NewOffice, caplog: pytest.LogCaptureFixture
 ) -> None:
