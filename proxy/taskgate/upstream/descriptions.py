@@ -205,7 +205,9 @@ def what_is_left(bounds: CatalogueBounds, response: Response) -> CatalogueBounds
 
 
 READ_AGAIN: Final = 5.0
-"""Seconds after which a list is read again, at the earliest."""
+"""Seconds after which a list is read again for a tool that is not in it, at the earliest."""
+LEAST_AGE: Final = 60.0
+"""Seconds that a list is used at least, however shortly its server says that it may be cached."""
 
 
 class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
@@ -277,7 +279,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
 
     async def _read(self) -> Mapping[str, ListedTool]:
         found = await self._read_list()
-        age = max(found.ttl, READ_AGAIN) if found.ttl and self._age < inf else self._age
+        age = max(found.ttl, LEAST_AGE) if found.ttl and self._age < inf else self._age
         self._old_at = self._clock.elapsed() + age
         return found.tools
 

@@ -16,7 +16,7 @@ from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
-from taskgate.upstream.descriptions import READ_AGAIN, Catalogue, read_catalogue, what_is_left
+from taskgate.upstream.descriptions import LEAST_AGE, Catalogue, read_catalogue, what_is_left
 from taskgate.upstream.failures import too_large
 
 DIALECT = LegacyUpstream("1", ExtensionPolicy())
@@ -172,9 +172,9 @@ AGE = timedelta(minutes=5)
 LONGER = AGE + timedelta(seconds=1)
 RENEWED = {
     "a list that does not say how long it may be cached": (0.0, 300),
-    "a list that may be cached for less time": (60.0, 60),
+    "a list that may be cached for less time": (90.0, 90),
     "a list that may be cached for longer": (3600.0, 3600),
-    "a list that may be cached for a moment": (0.001, READ_AGAIN),
+    "a list that may be cached for a moment": (0.001, LEAST_AGE),
 }
 
 
