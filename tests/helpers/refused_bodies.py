@@ -46,7 +46,7 @@ SPOILT: Final[dict[str, Spoil]] = {
     "a method that is no text": _replaced(b'"method": "tools/call"', b'"method": 7'),
     "another protocol": _replaced(b'"jsonrpc": "2.0"', b'"jsonrpc": "1.0"'),
     "a name that is no text": _replaced(b'"name": "echo"', b'"name": 7'),
-    "a tool that is not there": _replaced(b'"name": "echo"', b'"name": "' + b"n" * 200 + b'"'),
+    "a tool that is not there": _replaced(b'"name": "echo"', b'"name": "' + b"n" * 300 + b'"'),
     "a method that is not there": _replaced(b'"method": "tools/call"', b'"method": "tools/none"'),
     "a batch": lambda body: b"[" + body + b"]",
     "no batch": lambda body: b"[" + body,

@@ -66,7 +66,7 @@ async def test_a_call_that_the_server_refuses_leaves_no_cycle(
 
 
 async def test_a_call_that_is_refused_leaves_no_cycle(host: Host, cycles: Cycles) -> None:
-    assert (await host.call("x" * 200, LARGE)).code == -32602
+    assert (await host.call("x" * 300, LARGE)).code == -32602
     assert cycles() == {}
 
 
@@ -130,7 +130,7 @@ async def test_a_call_of_the_modern_era_that_is_over_is_not_kept(
 
 
 async def test_a_call_that_was_refused_is_not_kept(host: Host, large: dict[str, str], kept: Callable[[], int]) -> None:
-    assert (await host.call("x" * 200, large)).code == -32602
+    assert (await host.call("x" * 300, large)).code == -32602
     await nothing_large(kept)
 
 

@@ -215,6 +215,7 @@ row("protocol:progress:stops-after-completion", [...CHANNEL], async (use) => {
   const heard = new Noted();
   const ended = new Noted();
   const open = promised();
+  let late;
   const set = (server) => {
     server.registerTool("steps", {}, async ({ mcpReq }) => {
       const { progressToken } = mcpReq._meta;
@@ -222,10 +223,12 @@ row("protocol:progress:stops-after-completion", [...CHANNEL], async (use) => {
         server.server.notification({ method: "notifications/progress", params: { progressToken, progress } });
       await tell(1);
       await inTime(open, "the end of the steps");
-      setImmediate(() => tell(2));
+      late = () => tell(2);
       return text("done");
     });
-    server.registerTool("end", {}, () => {
+    server.registerTool("end", {}, async () => {
+      // The host has the answer by now: sent sooner, the step might come before it, on the other stream.
+      await late();
       setImmediate(() => server.sendLoggingMessage({ level: "info", data: "end" }));
       return text("");
     });
