@@ -1,8 +1,7 @@
 """Content codings of answers that were not requested: `coding_of`, `Decoder`, `read_plain`.
 
 Some servers, and networks before them, compress whatever a request says. So gzip and deflate are
-decoded, in pieces: their reader stops at its limit, and nothing beyond is decoded. What carries calls
-loads this module with the first such answer.
+decoded, in pieces: their reader stops at its limit, and nothing beyond is decoded.
 """
 
 import zlib

@@ -65,7 +65,7 @@ ON_UVLOOP: Final = frozenset(
 of its parameters. `make long` runs the whole interaction suite there."""
 
 SAMPLED: Final = ("identity", "interaction")
-"""Folders of whose tests `make test` runs each with one of its parameters: with all they take half of its time."""
+"""Folders of whose tests `make test` runs each with one of its parameters: all take two fifths of its time."""
 
 
 def is_thorough(file: Path) -> bool:

@@ -27,8 +27,8 @@ class LineWriter:
 
     It is a daemon thread, so that a pipe that is not read keeps no process alive. To a pipe it writes
     as many whole lines at a time as that takes at once. So the end of the process cuts none of them.
-    `report` gets the number of dropped lines, on the thread, once
-    those before them are written. It may add a line. A line that cannot be written is lost.
+    `report` gets the number of dropped lines, on the thread, once those before them are written. It may
+    add a line. A line that cannot be written is lost.
     """
 
     def __init__(self, descriptor: int, report: Callable[[int], None]) -> None:

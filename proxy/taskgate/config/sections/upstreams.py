@@ -335,7 +335,8 @@ class UpstreamSection(Section):
     """Largest head of an answer of the server, with its session id and cookies; not used with stdio."""
     catalogue_age: PositiveDuration | None = 5 * MINUTE
     """How old its list of tools may be before a call has it read again, in the background. A list that
-    says how long it may be cached (ttlMs) has that time; null means that none is read again.
+    says how long it may be cached (ttlMs) has that time, a minute at least; null means that none is
+    read again.
     """
     tcp_keepalive: TcpKeepalive | None = MINUTE
     """Silence after which the system probes a connection to the server. One that answers no probe for

@@ -378,11 +378,11 @@ def _new_session(proxy: ForwardProxy | None) -> ClientSession:
 
 
 async def _read(response: ClientResponse, most: int) -> bytes:
-    """Read the body. Raises _Refused if it exceeds `most` bytes."""
+    """Read the body, decoded. Raises _Refused if it exceeds `most` bytes, or cannot be decoded."""
     try:
         body = await read_plain(response.content.iter_any(), response.headers.getall(hdrs.CONTENT_ENCODING, ()), most)
     except (CodingRefused, CodingBroken):
-        raise _Refused(UpstreamReason.REFUSED, "not_json") from None
+        raise _Refused(UpstreamReason.REFUSED, "encoding") from None
     if body is None:
         raise _Refused(UpstreamReason.REFUSED, "too_large")
     return body

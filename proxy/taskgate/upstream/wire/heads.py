@@ -15,6 +15,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.helpers import parse_content_type
 from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
 
+from taskgate.content_codings import CodingRefused, coding_of
 from taskgate.protocol.vocabulary import SESSION_HEADER
 
 CHUNKED: Final = -1
@@ -85,8 +86,6 @@ class AnswerHead:
 
     def _see_coding(self, written: list[str]) -> None:
         """Note the content coding of the body, which no request asks for."""
-        from taskgate.content_codings import CodingRefused, coding_of  # noqa: PLC0415
-
         try:
             self.coding = coding_of(written)
         except CodingRefused as refused:
