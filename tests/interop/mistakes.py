@@ -72,7 +72,7 @@ def settled(text: str) -> str:
     text = text.partition("\nFor more information check")[0].partition("\n    For further information")[0]
     text = re.sub(r"^(McpError|MCPError|ProtocolError): ", "", text)
     text = re.sub(r"(server slow)-[^,]+", r"\1", text)
-    text = re.sub(r"Task [\w-]{32}\b", "Task ID", text)
+    text = re.sub(r"Task [\w-]{32}(?![\w-])", "Task ID", text)
     text = re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1", text)
     text = re.sub(r'"retryAfterMs":\d+', '"retryAfterMs":1000', text)
     return re.sub(r"(try again in|expired) \d+ s", r"\1 60 s", text)
