@@ -21,6 +21,7 @@ from helpers.server import (
     server_request,
     status,
 )
+from helpers.virtual_time import pass_time
 from helpers.waiting import eventually
 from requirements import covers
 
@@ -155,9 +156,17 @@ async def test_the_revision_header_may_be_left_out(host: Host) -> None:
     assert (await host.ask("ping")).result == {}
 
 
+async def not_found_now(turn: Turn) -> Any:
+    """Answer with 404 and words that name the request."""
+    return await status(404, f"Session not found (request {turn.id})".encode())(turn)
+
+
 FORGOTTEN: dict[str, Reply | None] = {
     "404": None,
     "404 in JSON": error(-32600, "Session not found", status=404),
+    "404 without an id": error(-32600, "Session not found", status=404, names_request=False),
+    "404 in words": status(404, b"Session not found"),
+    "404 in words that differ": not_found_now,
     "400": error(-32000, "Bad Request: No valid session ID provided", status=400, names_request=False),
     "400 in words": status(400, b"Invalid or missing session ID"),
     "401": error(-32001, "Unauthorized: invalid session ID", status=401, names_request=False),
@@ -186,6 +195,33 @@ async def test_a_call_in_a_session_that_its_server_forgot_goes_on_in_a_new_one(
     assert (await host.call("echo", {"n": 2})).result["structuredContent"] == {"n": 2}
     assert len(server.heard("initialize")) == 2
     assert await gateway.count("taskgate_upstream_sessions_lost_total") == 1
+
+
+STATUSES = ["400", "400 in words", "401", "403", "410", "422"]
+
+
+@covers("H-LEG-4")
+@pytest.mark.parametrize("refusal", ["404", "404 in JSON", "404 without an id", "404 in words that differ", *STATUSES])
+async def test_a_session_is_replaced_after_its_server_forgot_two_in_the_course_of_one_call(
+    server: ScriptedServer, host: Host, refusal: str
+) -> None:
+    server.unknown_session = FORGOTTEN[refusal] or status(404, b"")
+
+    async def forget(turn: Turn) -> Any:
+        server.forget_sessions()
+        del server.methods["tools/call"]
+        return await server.unknown_session(turn)
+
+    await host.call("echo")
+    server.forget_sessions()
+    server.methods["tools/call"] = forget
+    assert (await host.call("echo", {"n": 1})).error["data"]["dispatched"] is False
+    if not refusal.startswith("404"):
+        # The server may refuse all that this caller asks.
+        await pass_time(10)
+    assert (await host.call("echo", {"n": 2})).result["structuredContent"] == {"n": 2}
+    assert (await host.call("echo", {"n": 3})).result["structuredContent"] == {"n": 3}
+    assert len(server.heard("initialize")) == 3
 
 
 async def test_a_host_is_told_that_lists_may_have_changed_once_a_lost_session_is_replaced(
@@ -270,6 +306,9 @@ RAN: dict[str, tuple[Reply, Reply]] = {
     ),
     "a refusal, and a ping that gets another": (status(403), status(401)),
     "a refusal, and a ping that gets other words": (status(422, b"no year"), status(422, b"no such method")),
+    "404 in words, and a usual ping": (status(404, b"no report 7"), result({})),
+    "404 without a body, and a usual ping": (status(404), result({})),
+    "404 with an error, and a usual ping": (error(-32600, "no report 7", status=404), result({})),
     "404 in JSON, and a usual ping": (raw(b'{"detail":"no report 7"}', status=404), result({})),
     "404 in JSON, and a ping that is no method there": (
         raw(b'{"detail":"no report 7"}', status=404),

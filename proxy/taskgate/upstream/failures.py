@@ -35,13 +35,17 @@ class Unwelcome(UpstreamFailed):
 
 
 class SessionDoubted(UpstreamFailed):
-    """The server refused a request in a session with an HTTP status by which some servers say that they
-    no longer know the session. It did not act."""
+    """The server refused a request in a session with an HTTP status by which servers say that they no
+    longer know the session. It did not act.
 
-    def __init__(self, refusal: UpstreamFailed) -> None:
-        super().__init__(
-            UpstreamReason.REFUSED, str(refusal), dispatched=False, cause=refusal.cause, refusal=refusal.refusal
-        )
+    Its reason is that of a lost session for 404, which means that, unless a tool answers so. `refused` is
+    the failure if the server knows the session.
+    """
+
+    def __init__(self, refused: UpstreamFailed) -> None:
+        reason = UpstreamReason.SESSION_LOST if refused.cause == http_cause(404) else UpstreamReason.REFUSED
+        super().__init__(reason, str(refused), dispatched=False, cause=refused.cause, refusal=refused.refusal)
+        self.refused = refused
 
 
 class EraLeft(UpstreamFailed):
@@ -240,6 +244,16 @@ def begun(failure: UpstreamFailed) -> UpstreamFailed:
 def session_lost() -> UpstreamFailed:
     """The server no longer knows the session, so it did not process the message."""
     return UpstreamFailed(UpstreamReason.SESSION_LOST, "The server ended the session", dispatched=False)
+
+
+def settled(failure: UpstreamFailed, *, is_lost: bool) -> UpstreamFailed:
+    """Return the failure of a call that is not sent again.
+
+    If it doubted the session, that is a lost session if it `is_lost`, else what the server answered.
+    """
+    if not isinstance(failure, SessionDoubted):
+        return failure
+    return session_lost() if is_lost else failure.refused
 
 
 def refused(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:

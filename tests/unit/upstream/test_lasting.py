@@ -121,7 +121,7 @@ async def test_a_host_that_asked_for_nothing_has_nothing_asked_for(server: Scrip
     await caller.call()
     await caller.session.close()
     methods = [each.message["method"] for each in server.verbs("POST")]
-    assert methods == ["tools/call", "initialize", "notifications/initialized", "tools/call"]
+    assert methods == ["tools/call", "ping", "initialize", "notifications/initialized", "tools/call"]
 
 
 # --- when the era changed -----------------------------------------------------------------------------------------

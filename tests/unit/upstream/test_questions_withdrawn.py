@@ -149,7 +149,7 @@ async def test_a_call_that_outlives_its_session_hears_no_question(server: Script
     calling = asyncio.create_task(asked.call("asks"))
     async with bounded():
         await reply.begun.wait()
-    server.script["lost"] = status(404)
+    server.script["lost"] = server.methods["ping"] = status(404)
     with pytest.raises(UpstreamFailed):
         await asked.call("lost")
     await turns()

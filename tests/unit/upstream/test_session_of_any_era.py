@@ -193,12 +193,12 @@ async def test_a_call_whose_server_opens_no_session_any_more_is_made_in_the_othe
     caller = anew()
     await caller.call()
     server.forget_sessions()
-    server.methods |= {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED)}
+    server.methods |= {"initialize": supports("2026-07-28"), "server/discover": result(DISCOVERED), "ping": status(404)}
     server.script["echo"] = in_turn(status(404), result({"content": []}))
     server.sessions = False
     server.requests.clear()
     assert (await caller.call()).error is None
-    assert arrived(server) == ["tools/call", "initialize", "initialize", *MODERN_CALL]
+    assert arrived(server) == ["tools/call", "ping", "initialize", "initialize", *MODERN_CALL]
     assert caller.session.era is Era.MODERN
 
 

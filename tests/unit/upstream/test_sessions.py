@@ -56,11 +56,13 @@ async def test_a_call_that_meets_a_lost_session_goes_on_in_another(server: Scrip
     assert server.verbs("POST")[-1].headers["mcp-session-id"] == "session-2"
 
 
-async def test_many_calls_that_meet_a_lost_session_lose_it_once(server: ScriptedServer, caller) -> None:
+@pytest.mark.parametrize("refusal", [status(404), status(404, b'{"detail":"Session not found"}'), status(400)])
+async def test_many_calls_that_meet_a_lost_session_lose_it_once(server: ScriptedServer, caller, refusal) -> None:
     await caller.call()
+    server.unknown_session = refusal
     server.forget_sessions()
-    answers = await asyncio.gather(*(caller.call() for _ in range(5)))
-    assert [answer.error for answer in answers] == [None] * 5
+    answers = await asyncio.gather(*(caller.call() for _ in range(20)))
+    assert [answer.error for answer in answers] == [None] * 20
     assert caller.heard.lost == 1
     assert len(server.heard("initialize")) == 2
 
@@ -159,7 +161,7 @@ BROKEN_CATALOGUES = {
     "no list": (result({"tools": {}}), "malformed"),
     "an error": (error(-32601, "no tools"), "refused"),
     "a status": (status(500), "refused"),
-    "a lost session": (status(404), "session_lost"),
+    "404 in a session that lives": (status(404), "refused"),
 }
 
 

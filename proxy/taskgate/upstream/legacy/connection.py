@@ -91,6 +91,8 @@ class Handshake:
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
 """Time for a server to answer a request of the gateway itself."""
 
+REFUSING: Final = 10.0
+"""Seconds after the refusal of a call in a new session in which its server may refuse all that the caller asks."""
 DYING: Final = 0.1
 """Seconds after a cancellation in which a server may be ending its session."""
 _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
@@ -123,6 +125,7 @@ class SessionConnection:
         "_level",
         "_level_lock",
         "_outlives_check",
+        "_pinged",
         "_pinging",
         "_restoring",
         "_upstream_context",
@@ -143,9 +146,10 @@ class SessionConnection:
         """Whether the server makes tasks of calls on request; False in an adopted session, where
         nothing is known of it."""
         self._pinging = SingleFlight(self._ping)
+        self._pinged = PingOutcome()
         self._outlives_check = SingleFlight(self._ping_after_cancels)
-        self.refusals: set[str] = set()
-        """The statuses of first refusals in the session: they do not say that it is unknown."""
+        self.refusals: dict[str | None, float] = {}
+        """The statuses of refusals in the new session, and until when none says that it is unknown."""
         self.outlived = 0
         """How many of `conversation.cancels` the session is known to have survived."""
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
@@ -183,10 +187,10 @@ class SessionConnection:
         If a call broke off, a ping decides. Released servers let a session die without notice, for
         example after a cancellation: then every call of it breaks off. A call that was refused with a
         status of SESSION_REFUSALS met an unknown session if the ping is refused with the same words. After
-        a first refusal in a new session that status is no sign of it.
+        a first refusal in a new session that status is no sign of it for a while.
         """
         if isinstance(failure, failures.SessionDoubted):
-            if failure.cause in self.refusals:
+            if asyncio.get_running_loop().time() < self.refusals.get(failure.cause, 0.0):
                 return SessionLoss.NONE
             outcome = await self.ping()
             if outcome.said == _said_by(failure):
@@ -199,11 +203,13 @@ class SessionConnection:
     async def ping(self) -> PingOutcome:
         """Return what the server says to a ping in the session, one for all calls that ask together."""
         try:
-            return await self._pinging.get()
+            self._pinged = await self._pinging.get()
         except Abandoned:
-            return PingOutcome()
+            # The last outcome has the connection closed.
+            pass
         finally:
             self._pinging.forget()
+        return self._pinged
 
     async def outlives_cancels(self) -> bool:
         """Whether the session survived all cancellations so far; if unknown, a ping decides.
@@ -298,8 +304,13 @@ class SessionConnection:
 
 
 def _said_by(failure: UpstreamFailed) -> str:
-    """Return what a refusal says: two that say the same have one reason, such as an unknown session."""
-    return f"{failure.cause} {failure.refusal.get('body')}"
+    """Return what a refusal says: two that say the same have one reason, such as an unknown session.
+
+    The words of a 404 do not count, since many name a time or the request.
+    """
+    body = failure.refusal.get("body")
+    is_in_words = isinstance(body, str) and failure.reason == UpstreamReason.SESSION_LOST.value
+    return f"{failure.cause} {None if is_in_words else body}"
 
 
 def is_strange(call: RunningCall, response: Response) -> bool:

@@ -253,7 +253,7 @@ class LegacyExchanges:
         means.
 
         A restarted server answers an unknown session with 404, as it must, or with another status, as
-        released servers do. A 404 with an object of JSON may be the answer of a tool.
+        released servers do. Either may be the answer of a tool.
         """
         status, settings = incoming.status, self._upstream_context.settings
         if not self.is_open and failures.tells_nothing(status):
@@ -265,10 +265,8 @@ class LegacyExchanges:
         read = partial(self._response_in, call, is_addressed=is_addressed)
         response, body = await read_refusal(incoming, read, hidden)
         is_of_session = status == 404 and self.session is not None
-        is_explained = isinstance(body, dict) or (response is not None and response.error_code == METHOD_NOT_FOUND)
-        if is_of_session and not is_explained:
-            raise failures.session_lost()
-        if response is not None and response.error is not None:
+        is_unknown_method = response is not None and response.error_code == METHOD_NOT_FOUND
+        if response is not None and response.error is not None and (is_unknown_method or not is_of_session):
             call.was_refused = True
             return response
         body, has_credentials = body if self.is_open else None, settings.has_credentials

@@ -14,7 +14,7 @@ from typing import Any, Final
 from taskgate.clock import Clock
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Era, Peer
-from taskgate.errors import UpstreamFailed
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import era_of_refusal
 from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList
@@ -28,7 +28,13 @@ from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
 from taskgate.upstream.descriptions import Catalogue, RelayedTools, Welcome, read_catalogue
 from taskgate.upstream.failures import EraLeft
-from taskgate.upstream.legacy.connection import ConnectionOpener, SessionConnection, SessionLoss, is_strange
+from taskgate.upstream.legacy.connection import (
+    REFUSING,
+    ConnectionOpener,
+    SessionConnection,
+    SessionLoss,
+    is_strange,
+)
 from taskgate.upstream.legacy.conversation import Audience, Conversation
 from taskgate.upstream.legacy.resumption import AdoptedSessions, CallResumption
 from taskgate.upstream.legacy.server_tasks import MAY_BE, MUST_BE, LegacyFollowedTasks, Reach
@@ -267,7 +273,7 @@ class LegacySession:
                 raise failures.begun(failure) from None
             # A request of which nothing was sent did not run either.
             if is_again or end is SessionLoss.NONE or (pending.sent and end is SessionLoss.ENDED):
-                raise
+                raise failures.settled(failure, is_lost=is_again and end is not SessionLoss.NONE) from None
             response = None
         finally:
             upstream_context.observer.answered(call.method, clock.elapsed() - began, error)
@@ -296,13 +302,15 @@ class LegacySession:
         """Return what the failure of a call says about the session, and drop the connection if that has ended."""
         if self._closed:
             return SessionLoss.NONE
-        if is_again and isinstance(failure, failures.SessionDoubted):
-            # The session is new, so the server knows it.
-            connection.refusals.add(failure.cause)
+        is_doubted = isinstance(failure, failures.SessionDoubted)
+        if is_again and is_doubted and failure.reason != UpstreamReason.SESSION_LOST.value:
+            # The session is new, so the server most likely knows it.
+            connection.refusals[failure.cause] = asyncio.get_running_loop().time() + REFUSING
             return SessionLoss.NONE
         end = await connection.judge(failure)
         if end is not SessionLoss.NONE:
-            self._lose(connection, doubted_by=pending if isinstance(failure, failures.SessionDoubted) else None)
+            is_known = is_doubted and failure.reason != UpstreamReason.SESSION_LOST.value
+            self._lose(connection, doubted_by=pending if is_known else None)
         elif isinstance(failure, failures.Unwelcome):
             await self._check_era(connection)
         return SessionLoss.ENDED if type(failure) is EraLeft else end
