@@ -136,7 +136,8 @@ class HttpFetcher:
             async with (
                 asyncio.timeout(timeout.total_seconds()),
                 session.get(
-                    url,
+                    # As it is written: percent-encoded characters stay so.
+                    URL(url, encoded=True),
                     headers=_HEADERS,
                     allow_redirects=False,
                     proxy=None if proxy is None else proxy.url,

@@ -101,6 +101,14 @@ async def test_the_request_says_what_is_wanted_and_nothing_of_us(
     }
 
 
+@pytest.mark.parametrize("path", ["/realms/a%7Eb%20c%2Fd/keys", "/keys?a=%41+b%2B&c", "/a//b/../keys;v=1"])
+async def test_an_address_is_sent_as_it_is_written(fetch: HttpFetcher, server: KeyServer, path: str) -> None:
+    server.serve(path, answer(BODY))
+    async with bounded():
+        await fetch.get(server.url(path), timeout=LONG, max_size=1000)
+    assert [request.path for request in server.requests] == [path]
+
+
 async def test_a_cookie_is_not_sent_back(fetch: HttpFetcher, server: KeyServer) -> None:
     server.serve("/keys", answer(BODY, set_cookie="a=b; Path=/"))
     for _ in range(2):

@@ -20,6 +20,7 @@ in any case. Limits on size, rate and noise apply while it is read and end in Up
 
 import asyncio
 import math
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -566,7 +567,7 @@ class HttpIncoming:
         if connection.received > limit:
             raise failures.too_large()
         # Nearly always: all of it came with the head.
-        return connection.take() if connection.has_ended else self._late_document()
+        return connection.take().removeprefix(BOM_UTF8) if connection.has_ended else self._late_document()
 
     async def _late_document(self) -> bytes:
         """Return the document when all of it has come. Nearly always it is taken, and joined, once."""
@@ -578,7 +579,7 @@ class HttpIncoming:
             if connection.received > self._limit:
                 raise failures.too_large()
             if connection.has_ended:
-                return b"".join(pieces)
+                return b"".join(pieces).removeprefix(BOM_UTF8)
 
     def _reads_from(self) -> "Connection | DecodedBody":
         """Return the connection. Raises UpstreamFailed after `release`: it may have another request."""

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import tracemalloc
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 
 import pytest
@@ -30,6 +31,8 @@ CODED = {
     "deflate": (b"deflate", zlib.compress(TEXT)),
     "deflate without its head": (b"deflate", raw_deflate(TEXT)),
     "gzip of what is plain before": (b"identity, gzip", gzip.compress(TEXT)),
+    "gzip after a byte order mark in it": (b"gzip", gzip.compress(BOM_UTF8 + TEXT)),
+    "plain after a byte order mark": (b"identity", BOM_UTF8 + TEXT),
     **{f"plain, as {word.decode()!r}": (word, TEXT) for word in (b"", b"Identity", b"utf-8", b"none", b"aws-chunked")},
 }
 
