@@ -131,6 +131,7 @@ async def test_a_revision_header_that_no_session_has_gets_400(host: Host, named:
     # V-ERA-1: it makes the message one of the modern era, which has to say more.
     answer = await host.ask("ping", headers={"MCP-Protocol-Version": named})
     assert (answer.status, answer.code) == (400, -32602)
+    assert ("protocol version" in answer.error["message"]) is (named != "2026-07-28")
     assert "_meta" in answer.error["message"]
 
 

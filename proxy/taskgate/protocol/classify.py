@@ -61,6 +61,7 @@ class IgnoredNotification(NamedTuple):
 Route = RequestMeta | IgnoredNotification | None
 """The way that a message takes: RequestMeta is for a modern request, None for the legacy era."""
 _LEGACY: Final = frozenset(revision.value for revision in LEGACY)
+_NO_VERSION: Final = "The protocol version in the header is not supported, and _meta has none"
 
 
 def classify(
@@ -101,6 +102,8 @@ def classify(
     if headers.duplicate is not None:
         # Two readers could take two values (H-MOD-4).
         raise HeaderMismatch(f"{headers.duplicate} was sent more than once")
+    if PROTOCOL_VERSION not in meta and find_modern_revision(revision) is None:
+        raise IncompleteMeta(_NO_VERSION)
     host = _host(message, meta)
     check_headers(headers, message, host.version, strict_names=strict_names)
     if host.meta is None:
