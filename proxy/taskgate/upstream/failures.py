@@ -38,14 +38,12 @@ class SessionDoubted(UpstreamFailed):
     """The server refused a request in a session with an HTTP status by which servers say that they no
     longer know the session. It did not act.
 
-    Its reason is that of a lost session for 404, which means that, unless a tool answers so. `refused` is
-    the failure if the server knows the session.
+    Its reason is that of a lost session for 404, which means that, unless a tool answers so.
     """
 
     def __init__(self, refused: UpstreamFailed) -> None:
         reason = UpstreamReason.SESSION_LOST if refused.cause == http_cause(404) else UpstreamReason.REFUSED
         super().__init__(reason, str(refused), dispatched=False, cause=refused.cause, refusal=refused.refusal)
-        self.refused = refused
 
 
 class EraLeft(UpstreamFailed):
@@ -253,7 +251,11 @@ def settled(failure: UpstreamFailed, *, is_lost: bool) -> UpstreamFailed:
     """
     if not isinstance(failure, SessionDoubted):
         return failure
-    return session_lost() if is_lost else failure.refused
+    if is_lost:
+        return session_lost()
+    return UpstreamFailed(
+        UpstreamReason.REFUSED, str(failure), dispatched=False, cause=failure.cause, refusal=failure.refusal
+    )
 
 
 def refused(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:
