@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers.commit_before import package_of
 
-BASE = os.environ.get("DIFFERENTIAL_BASE") or "83e400a6"
+BASE = os.environ.get("DIFFERENTIAL_BASE") or "48743fde"
 """The landing before."""
 SEED = os.environ.get("DIFFERENTIAL_SEED") or "1"
 

@@ -65,12 +65,13 @@ MISTAKES: Final = (
 
 
 def settled(text: str) -> str:
-    """What is shown without what differs from run to run: ports, seconds, ids, and links of the SDK.
+    """What is shown without what differs from run to run: ports, seconds, ids, links, and a status in later words.
 
     An error of the protocol is shown without its class, which each SDK names in its own way.
     """
     text = text.partition("\nFor more information check")[0].partition("\n    For further information")[0]
     text = re.sub(r"^(McpError|MCPError|ProtocolError): ", "", text)
+    text = text.replace("413 Content Too Large", "413 Request Entity Too Large")
     text = re.sub(r"(server slow)-[^,]+", r"\1", text)
     text = re.sub(r"Task [\w-]{32}(?![\w-])", "Task ID", text)
     text = re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1", text)

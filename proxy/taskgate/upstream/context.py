@@ -348,7 +348,7 @@ def request_ids(entropy: Entropy) -> Iterator[int]:
     They count from a random one, so that they hardly equal those of an earlier process (T17). After
     the largest comes 1: an id comes again after two thousand million others.
     """
-    first = int.from_bytes(entropy.token(4)) % (LARGEST_ID // 2) + 1
+    first = int.from_bytes(entropy.token(4)) % LARGEST_ID + 1
     return chain(range(first, LARGEST_ID + 1), chain.from_iterable(repeat(range(1, LARGEST_ID + 1))))
 
 
