@@ -58,10 +58,11 @@ REQUESTS = Suite("suite-gunicorn-27.0.1", "requests of gunicorn's parser", HOME 
 CONFORMANCE = Suite("@modelcontextprotocol/conformance", "conformance suite", HOME / "conformance.txt")
 NEXT_CONFORMANCE = Suite("conformance-next", "next conformance suite", HOME / "next_conformance.txt")
 FASTMCP = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's client", HOME / "fastmcp_client.txt")
+FASTMCP_PROXY = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's proxy", HOME / "fastmcp_proxy.txt")
 TYPESCRIPT_ROWS = Suite(
     "@modelcontextprotocol/server", "rows after the TypeScript SDK's requirements", HOME / "typescript_rows.txt"
 )
-SUITES = (INTERACTION, TYPESCRIPT_ROWS, FASTMCP, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
+SUITES = (INTERACTION, TYPESCRIPT_ROWS, FASTMCP, FASTMCP_PROXY, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
 
 
 def parsed(text: str) -> dict[str, dict[str, str]]:
@@ -140,6 +141,9 @@ does not cross between host and server, such as the exchange of tokens. Hosts ar
 `@modelcontextprotocol/client` 2.4. Directly, servers over stdio and HTTP+SSE are reached by the
 host's own transport. In two parts host and server have no revision in common, and no row passes
 directly.
+
+The rows of FastMCP's proxy are those of its tests that connect a host. taskgate has the place of that
+proxy, between the same hosts and servers. What the proxy itself adds or changes fails in both ways.
 
 A valid request passes if taskgate finds as many requests in it as gunicorn. Most that differ have
 no `Host`, which HTTP/1.1 demands. An invalid request passes if taskgate refuses it and reads
