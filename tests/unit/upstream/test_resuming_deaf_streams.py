@@ -229,7 +229,7 @@ async def test_a_silent_stream_is_asked_for_less_and_less_often_until_something_
         assert await event_streams.go_on(parts, listening, event_streams.behind("7"), read)  # type: ignore[arg-type]
     assert parts.times[0] - began < 1
     # What the server wished for between streams that it ends is nothing that it wished for here.
-    waits = [silence + event_streams.WISHED_LEAST for silence in grown]
+    waits = [silence + event_streams.NOTICE for silence in grown]
     took = [later - sooner for sooner, later in pairwise(parts.times)]
     assert all(wait <= each < wait + 1 for wait, each in zip(waits, took, strict=True))
 

@@ -32,10 +32,12 @@ from taskgate.upstream.settings import UpstreamObserver
 
 PAUSE: Final = 1.0
 """Seconds before a stream is reopened if its server asked for no pause."""
-WISHED_LEAST: Final = 0.1
+WISHED_LEAST: Final = 0.02
 WISHED_MOST: Final = 300.0
 """WISHED_LEAST to WISHED_MOST: seconds of a server's pause that are accepted. The timeout of a call
-ends a longer one."""
+ends a longer one. Some servers lose what they would send while no stream is open."""
+NOTICE: Final = 0.1
+"""Seconds for a server to notice that the gateway closed a stream."""
 PAUSE_GROWN: Final = 30.0
 """Seconds up to which the pause doubles, for a stream that another connection or an earlier process
 has."""
@@ -189,7 +191,7 @@ async def go_on(
             last_event, pause = incoming.last_event or last_event, wished(incoming) or pause
             # The gateway closed a silent stream: the server needs a moment to notice, and asked for
             # no pause.
-            wait, failures_in_a_row, taken_in_a_row = (WISHED_LEAST if heard.fell_silent else pause), 0, 0
+            wait, failures_in_a_row, taken_in_a_row = (NOTICE if heard.fell_silent else pause), 0, 0
             silence = SILENCE if heard.was_heard else min(silence * 2, _longest_silence(outgoing))
             is_patient = heard.fell_silent or not place.was_heard_here
         finally:
