@@ -211,7 +211,7 @@ async def test_a_drain_refuses_the_requests_of_a_batch_that_begin_something(
     async with bounded():
         await hold.begun.wait()
         draining = asyncio.create_task(gateway.drain())
-        await until(gateway.ready, lambda status: status == 503)
+        await until(lambda: host.call("echo"), lambda answer: "error" in answer.message)
         told = notification("notifications/initialized")
         code, _, messages = await send(host, [call(1), told, request(2)])
         assert code == 200

@@ -252,8 +252,8 @@ async def test_a_drain_is_met_by_the_next_request(server: ScriptedServer, gatewa
         async with bounded():
             await hold.begun.wait()
             draining = asyncio.create_task(gateway.drain())
-            await until(gateway.ready, lambda status: status == 503)
-            assert refused(await host.call("echo")) == (503, "draining")
+            met = await until(lambda: host.call("echo"), lambda answer: "error" in answer.message)
+            assert refused(met) == (503, "draining")
             assert (await host.ask("ping")).result == {}
             hold.release(DONE)
             await running_one
