@@ -342,6 +342,42 @@ async def test_a_server_without_ping_keeps_its_session_whatever_a_tool_is_refuse
     assert "DELETE" not in [each.verb for each in server.requests]
 
 
+@pytest.mark.parametrize("code", [400, 401, 404, 422])
+async def test_a_tool_that_is_answered_as_a_lost_session_is_keeps_no_other_call_from_a_new_one(
+    server: ScriptedServer, host: Host, code: int
+) -> None:
+    server.unknown_session = server.script["report"] = status(code)
+    await host.call("echo")
+    for n in range(3):
+        server.forget_sessions()
+        calls = [host.call("report"), *(host.call("echo", {"n": each}) for each in range(n * 10, n * 10 + 5))]
+        bad, *good = await asyncio.gather(*calls)
+        assert bad.error["data"]["httpStatus"] == code
+        assert [each.result["structuredContent"]["n"] for each in good] == list(range(n * 10, n * 10 + 5))
+
+
+@pytest.mark.parametrize("refusal", ["404", "404 without an id", "400", "401"])
+async def test_a_session_that_is_lost_before_its_handshake_ends_is_opened_once_more(
+    server: ScriptedServer, gateway: Gateway, refusal: str
+) -> None:
+    server.unknown_session = FORGOTTEN[refusal] or status(404, b"")
+
+    async def forget(turn: Turn) -> Any:
+        welcome = await server.usual(turn)
+        server.forget_sessions()
+        del server.methods["initialize"]
+        return welcome
+
+    host = await gateway.greeted()
+    for _ in range(2):
+        server.forget_sessions()
+        server.methods["initialize"] = forget
+        answers = await asyncio.gather(*(host.call("echo", {"n": n}) for n in range(5)))
+        assert [answer.result["structuredContent"]["n"] for answer in answers] == list(range(5))
+        server.methods["initialize"] = forget
+        await gateway.greeted()
+
+
 async def test_a_session_in_which_a_call_for_a_task_was_refused_is_ended_at_the_server(
     server: ScriptedServer, host: Host
 ) -> None:

@@ -112,7 +112,8 @@ class CircuitBreaker:
         # A trial of a caller that failed takes no place of others.
         begun = [since for since, of_failed in self._trials.values() if has_failed or not of_failed]
         if len(begun) >= self._half_open:
-            return max(min(begun) + self._open_for - now, 0.0)
+            # A trial nearly always ends long before its place is freed.
+            return min(BRIEF, max(min(begun) + self._open_for - now, 0.0))
         if has_failed and self.only is None and self._awaited is not None and not self._has_failed(self._awaited):
             # The trial is for the caller that did not fail, if it comes soon.
             return max(self._until + self._open_for - now, 0.0)

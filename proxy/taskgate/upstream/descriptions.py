@@ -235,9 +235,12 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
 
     async def with_tool(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         """Return the tools. Read the list again, but not too often, if it is an earlier one without
-        `wanted`. If the server is down, return a forgotten list that has `wanted`. Raises
+        `wanted`; others get that meanwhile. If the server is down, return a forgotten list that has `wanted`. Raises
         UpstreamFailed, for a call that was not sent."""
-        known = self.value
+        known, before = self.value, self._before
+        if before is not None and not self.is_empty and known is None and (wanted is None or wanted in before):
+            # The list is read again for another tool.
+            return before
         if known is not None:
             now = self._clock.elapsed()
             if wanted is None or wanted in known:

@@ -104,6 +104,8 @@ class Service:
         self._read_config = read_config
         self._watch_files = watch
         self._looks = Background()
+        # The last reload that a look began.
+        self._look: asyncio.Task[object] | None = None
         self._configure_logs = configure_logs
         self._end = end
         self._explain = explain
@@ -208,7 +210,10 @@ class Service:
             async with asyncio.timeout(LOOK_MOST):
                 if self.has_changed():
                     # In an empty context: the reload is no part of the request that caused it.
-                    await asyncio.shield(Context().run(self._looks.start, self.reread))
+                    self._look = Context().run(self._looks.start, self.reread)
+                if self._look is not None and not self._look.done():
+                    # Others that are refused meanwhile wait for the same.
+                    await asyncio.shield(self._look)
                 elif self._watch_files is not None and self._reread_lock.locked():
                     async with self._reread_lock:
                         pass

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.counted_calls import counted_calls
 from helpers.manual_clock import ManualClock
+from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
@@ -142,6 +143,29 @@ async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -
         await again
     assert catalogue.is_empty
     assert set(await catalogue.with_tool("other")) == {"new"}
+    await catalogue.close()
+
+
+async def test_while_a_list_is_read_for_another_tool_the_known_ones_are_there() -> None:
+    read, lists = asyncio.Event(), iter([listed("echo"), None])
+
+    async def make() -> ToolList:
+        found = next(lists)
+        if found is None:
+            await read.wait()
+            raise too_large()
+        return found
+
+    catalogue = Catalogue(make, ManualClock(), age=None)
+    await catalogue.with_tool("echo")
+    again = asyncio.create_task(catalogue.with_tool("other"))
+    await asyncio.sleep(0)
+    async with bounded():
+        assert set(await catalogue.with_tool("echo")) == set(await catalogue.with_tool()) == {"echo"}
+    read.set()
+    with pytest.raises(UpstreamFailed):
+        await again
+    assert set(await catalogue.with_tool("echo")) == {"echo"}
     await catalogue.close()
 
 

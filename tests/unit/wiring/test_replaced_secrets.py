@@ -117,6 +117,17 @@ async def test_refusals_at_one_time_cost_one_reload(
     assert rotation.reads == 2
 
 
+async def test_all_that_are_refused_in_one_turn_of_the_loop_wait_for_the_reload(
+    gateway: Gateway, rotation: Rotation
+) -> None:
+    async def look() -> int:
+        await gateway.service.look()
+        return rotation.reads
+
+    put(rotation.key, noted("the-second-key"))
+    assert await asyncio.gather(*(look() for _ in range(5))) == [2] * 5
+
+
 @pytest.mark.parametrize("content", ["", "two\nlines", "x" * 70_000])
 async def test_a_key_that_cannot_be_one_changes_nothing_until_it_is_one(
     gateway: Gateway, rotation: Rotation, content: str

@@ -134,6 +134,7 @@ class SessionConnection:
         "outlived",
         "refusals",
         "stream",
+        "was_lost",
     )  # fmt: skip
 
     def __init__(
@@ -147,6 +148,8 @@ class SessionConnection:
         nothing is known of it."""
         self._pinging = SingleFlight(self._ping)
         self._pinged = PingOutcome()
+        self.was_lost = False
+        """Whether it was dropped because the server ended the session."""
         self._outlives_check = SingleFlight(self._ping_after_cancels)
         self.refusals: dict[str | None, float] = {}
         """The statuses of refusals in the new session, and until when none says that it is unknown."""
@@ -192,24 +195,24 @@ class SessionConnection:
         if isinstance(failure, failures.SessionDoubted):
             if asyncio.get_running_loop().time() < self.refusals.get(failure.cause, 0.0):
                 return SessionLoss.NONE
-            outcome = await self.ping()
-            if outcome.said == _said_by(failure):
+            outcome, is_of_session = await self.ping(), failure.reason == UpstreamReason.SESSION_LOST.value
+            if outcome.said == _said_by(failure) or (self.was_lost and is_of_session):
                 return SessionLoss.UNKNOWN
             return SessionLoss.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
         if failure.reason == UpstreamReason.CLOSED.value:
-            return SessionLoss.ENDED if (await self.ping()).reason in _OVER else SessionLoss.NONE
+            is_over = (await self.ping()).reason in _OVER or self.was_lost
+            return SessionLoss.ENDED if is_over else SessionLoss.NONE
         return SessionLoss.UNKNOWN if failure.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
 
     async def ping(self) -> PingOutcome:
         """Return what the server says to a ping in the session, one for all calls that ask together."""
         try:
-            self._pinged = await self._pinging.get()
+            return await self._pinging.get()
         except Abandoned:
-            # The last outcome has the connection closed.
-            pass
+            # The last outcome may be why the connection is closed.
+            return self._pinged
         finally:
             self._pinging.forget()
-        return self._pinged
 
     async def outlives_cancels(self) -> bool:
         """Whether the session survived all cancellations so far; if unknown, a ping decides.
@@ -272,8 +275,10 @@ class SessionConnection:
         try:
             _, response = await self._ask(PING, None)
         except UpstreamFailed as failure:
-            return PingOutcome(failure.reason, _said_by(failure))
-        return PingOutcome(said=failures.refusal_of_session(response))
+            self._pinged = PingOutcome(failure.reason, _said_by(failure))
+        else:
+            self._pinged = PingOutcome(said=failures.refusal_of_session(response))
+        return self._pinged
 
     async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
         """Send a request; returns False only for a failure that shows the end of the session."""
@@ -351,7 +356,22 @@ class ConnectionOpener:
         self._lost = lost
 
     async def begin(self) -> SessionConnection:
-        """Open a new connection, with its handshake. Raises UpstreamFailed."""
+        """Open a new connection, with its handshake. Raises UpstreamFailed.
+
+        A server that is deployed anew in between no longer knows the session that it gave. A handshake
+        runs nothing, so another one is made once.
+        """
+        try:
+            return await self._begin()
+        except failures.SessionDoubted:
+            pass
+        try:
+            return await self._begin()
+        except failures.SessionDoubted as failure:
+            raise failures.settled(failure, is_lost=False) from None
+
+    async def _begin(self) -> SessionConnection:
+        """Open a new connection. Raises UpstreamFailed, SessionDoubted if the session it got is refused."""
         upstream_context = self._upstream_context
         conversation, handshake = Conversation(upstream_context, self._audience), Handshake(upstream_context)
         began = self._clock.elapsed()

@@ -370,7 +370,9 @@ class Conversation:
         self._exchanges.welcome(server.peer.revision)
         status = await self._exchanges.say(self._upstream_context.dialect.initialized(), runs_nothing=True)
         if not 200 <= status < 300:
-            raise failures.refused(status, has_credentials=self._upstream_context.settings.has_credentials)
+            refused = failures.refused(status, has_credentials=self._upstream_context.settings.has_credentials)
+            is_of_session = status == 404 or status in failures.SESSION_REFUSALS
+            raise failures.SessionDoubted(refused) if is_of_session and self.session is not None else refused
 
     def adopt(self, session: str | None, revision: Revision) -> None:
         """Use a session that another process opened, instead of `begin`.

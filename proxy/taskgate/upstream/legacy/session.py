@@ -303,14 +303,14 @@ class LegacySession:
         if self._closed:
             return SessionLoss.NONE
         is_doubted = isinstance(failure, failures.SessionDoubted)
-        if is_again and is_doubted and failure.reason != UpstreamReason.SESSION_LOST.value:
-            # The session is new, so the server most likely knows it.
+        may_be_known = is_doubted and failure.reason != UpstreamReason.SESSION_LOST.value
+        end = await connection.judge(failure)
+        if is_again and may_be_known and end is not SessionLoss.NONE:
+            # The session is new, so the server most likely knows it, and refuses all that the caller asks.
             connection.refusals[failure.cause] = asyncio.get_running_loop().time() + REFUSING
             return SessionLoss.NONE
-        end = await connection.judge(failure)
         if end is not SessionLoss.NONE:
-            is_known = is_doubted and failure.reason != UpstreamReason.SESSION_LOST.value
-            self._lose(connection, doubted_by=pending if is_known else None)
+            self._lose(connection, doubted_by=pending if may_be_known else None)
         elif isinstance(failure, failures.Unwelcome):
             await self._check_era(connection)
         return SessionLoss.ENDED if type(failure) is EraLeft else end
@@ -385,6 +385,7 @@ class LegacySession:
         all, so it is ended there too, unless other calls run in it."""
         if self._connection.value is not connection:
             return
+        connection.was_lost = True
         self._connection.forget()
         declared = connection.conversation.server.peer.capabilities
         self._untold = tuple(each for name, each in LIST_CHANGED.items() if declares_changes(declared, name))
