@@ -148,6 +148,12 @@ def closed() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.CLOSED, "The server closed the connection before it answered", dispatched=True)
 
 
+def closed_unread() -> UpstreamFailed:
+    """A kept connection ended before an answer began, in the moment of the request: its time was up."""
+    text = "The server closed the connection before it answered"
+    return UpstreamFailed(UpstreamReason.CLOSED, text, dispatched=True, cause=KEPT_TOO_LONG)
+
+
 def broke_off() -> UpstreamFailed:
     """An answer began and did not end."""
     return UpstreamFailed(UpstreamReason.CLOSED, "The server's answer ended before it was complete", dispatched=True)
@@ -388,6 +394,8 @@ def sent(failure: UpstreamFailed) -> UpstreamFailed:
     return failure if failure.dispatched else begun(failure)
 
 
+KEPT_TOO_LONG: Final = "a kept connection"
+"""The cause of a failure that tells nothing of the server's health."""
 _FOR_NOW: Final = http_cause(429)
 _OF_SESSIONS: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE).search
 """Words in an error about a session. Its ping then tells whether it is lost."""

@@ -649,6 +649,8 @@ def _silence(patience: timedelta | None, began: float) -> bool | None:
 
 def _is_answer(failure: UpstreamFailed, watch: RequestWatch, number: int) -> bool | None:
     """Return True if it comes from an answer, False for a failure of the server, else None."""
+    if failure.cause == failures.KEPT_TOO_LONG:
+        return None
     if failure.reason == _CLOSING:
         # Not dispatched: the gateway closed it itself.
         return False if failure.dispatched and watch.counts_end(number) else None

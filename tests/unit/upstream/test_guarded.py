@@ -74,6 +74,9 @@ async def test_failures_open_the_circuit_and_nothing_is_sent_then(
     plain: ScriptedServer, guarded: Caller, clock: ManualClock, reply: Reply
 ) -> None:
     plain.script["bad"] = reply
+    # The end of a kept connection says nothing of the server: its time may be up.
+    for _ in range(reply is FAILURES["resets"]):
+        await failed(guarded.call("bad"))
     for _ in range(3):
         assert guarded.upstream.vitals().circuit == "closed"
         with suppress(UpstreamFailed):

@@ -169,8 +169,10 @@ class Connection(asyncio.Protocol):
         "_within",
         "_writes",
         "has_ended",
+        "idle_since",
         "length",
         "received",
+        "taken_at",
         "transport",
     )
 
@@ -220,6 +222,8 @@ class Connection(asyncio.Protocol):
         self._writes = True
         # Bytes that came since the request.
         self._came = 0
+        self.idle_since = self.taken_at = 0.0
+        """The loop times at which it was kept last, and taken again."""
 
     # --- one request --------------------------------------------------------------------------------------------------
 

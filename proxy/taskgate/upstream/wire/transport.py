@@ -107,6 +107,12 @@ def _pauses(retries: Retries) -> Iterator[float]:
 REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a
 connection that may be closing must not get a call that is sent only once."""
+SOON: Final = 0.5
+"""Seconds after which the end of a kept connection is no longer taken for one of its age."""
+SHORT: Final = 0.1
+"""Seconds of idleness below which none is kept any more after that."""
+SHORTENED: Final = 60.0
+"""Seconds for which connections are kept for less time after one that was kept for too long."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
@@ -137,7 +143,9 @@ class Pool:
         self._max_header = max_header
         self._dialer = Dialer(origin, tls, silence, proxy)
         self._connect = connect
-        self._reuse_within = reuse_within
+        self._reuse_within = self._reuse_most = reuse_within
+        # Ends a shorter time of reuse.
+        self._shortened: asyncio.TimerHandle | None = None
         # Idle connections, the longest idle one first, and the loop times since when they are.
         self._idle: dict[Connection, float] = {}
         # All open connections, in use or idle.
@@ -169,15 +177,37 @@ class Pool:
         idle, loop = self._idle, self._loop
         if not idle or loop is None:
             return None
+        now = loop.time()
         # The time before which one must have become idle to be too old.
-        cutoff = loop.time() - self._reuse_within
+        cutoff = now - self._reuse_within
         while idle:
             connection, since = idle.popitem()
             transport = connection.transport
             if since > cutoff and transport is not None and not transport.is_closing() and not connection.has_unread:
+                connection.idle_since, connection.taken_at = since, now
                 return connection
             connection.drop()
         return None
+
+    def shorten(self, kept: Connection) -> bool:
+        """Return whether a connection that was taken closed so soon that its server had not read the request.
+
+        For a while, connections are then kept for half of the time for which this one was idle. If that
+        was SHORT, none is kept: such a server closes after each answer.
+        """
+        loop = self._loop
+        assert loop is not None, "a connection was taken"
+        if self._closed or loop.time() - kept.taken_at > SOON:
+            return False
+        idle = kept.taken_at - kept.idle_since
+        self._reuse_within = min(self._reuse_within, idle / 2 if idle > SHORT else 0.0)
+        if self._shortened is not None:
+            self._shortened.cancel()
+        self._shortened = loop.call_later(SHORTENED, self._lengthen, context=Context())
+        return True
+
+    def _lengthen(self) -> None:
+        self._reuse_within, self._shortened = self._reuse_most, None
 
     async def dial(self, until: float | None) -> Connection:
         """Open a connection, which is then in use.
@@ -217,9 +247,10 @@ class Pool:
         """
         self._closed = True
         loop = asyncio.get_running_loop()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
+        for timer in (self._sweeping, self._shortened):
+            if timer is not None:
+                timer.cancel()
+        self._sweeping = self._shortened = None
         # `dial` then sees a timeout, which it reports as the end of the pool.
         for scope in self._dials:
             if not scope.expired():
@@ -267,6 +298,11 @@ class Pool:
         """Wake `close` if it waits and nothing is open or being opened."""
         if self._empty is not None and not self._standing and not self._dials and not self._empty.done():
             self._empty.set_result(None)
+
+
+def _runs_nothing(outgoing: Outgoing) -> bool:
+    """Whether a request may be sent again. A stream is reopened by its reader."""
+    return outgoing.runs_nothing or (outgoing.call is not None and outgoing.call.runs_nothing)
 
 
 def _unmade(error: OSError | ValueError, *, in_a_hurry: bool) -> UpstreamFailed:
@@ -658,11 +694,11 @@ class HttpTransport:
                     connection.drop()
                     raise
             except UpstreamFailed as failure:
-                is_again = kept is not None and self._was_closed_unread(kept, failure, outgoing)
-                if not is_again:
-                    pauses = pauses or self._retrying.pauses()
-                    if not await self._may_try_again(failure, outgoing, pauses, until):
-                        raise
+                is_unread = kept is not None and self._was_closed_unread(kept, failure)
+                is_again = is_unread and _runs_nothing(outgoing)
+                pauses = pauses or self._retrying.pauses()
+                if not is_again and not await self._may_try_again(failure, outgoing, pauses, until):
+                    raise failures.closed_unread() if is_unread else failure from None
                 continue
             if not 300 <= answer.status < 400:
                 break
@@ -685,14 +721,10 @@ class HttpTransport:
         else:
             self.redirects.remember(target, session)
 
-    def _was_closed_unread(self, kept: Connection, failure: UpstreamFailed, outgoing: Outgoing) -> bool:
-        """Whether a kept connection closed before the server answered a request that runs nothing.
-
-        Nearly always the server closed it before it read the request. A stream is reopened by its reader.
-        """
-        call = outgoing.call
-        runs_nothing = outgoing.runs_nothing or (call is not None and call.runs_nothing)
-        return runs_nothing and failure.reason == UpstreamReason.CLOSED.value and kept.was_silent and not self._closed
+    def _was_closed_unread(self, kept: Connection, failure: UpstreamFailed) -> bool:
+        """Whether a kept connection closed before the server answered, or nearly always read, a request."""
+        is_closed = failure.reason == UpstreamReason.CLOSED.value and kept.was_silent and not self._closed
+        return is_closed and self._pool.shorten(kept)
 
     async def _may_try_again(
         self, failure: UpstreamFailed, outgoing: Outgoing, pauses: Iterator[float], until: float | None

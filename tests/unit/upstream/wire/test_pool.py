@@ -18,7 +18,7 @@ from taskgate.upstream.calls import RunningCall, briefly
 from taskgate.upstream.client import HttpTransport
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.connection import LINGER
-from taskgate.upstream.wire.transport import REUSE_WITHIN, Pool
+from taskgate.upstream.wire.transport import REUSE_WITHIN, SHORTENED, SOON, Pool
 from unit.upstream.exchanges import (
     DOCUMENT,
     EVENT,
@@ -194,6 +194,53 @@ async def test_what_may_have_run_is_not_sent_again(server: RawServer, transport:
     line.writer.close()
     assert await failure_of(sending) == ("closed", True)
     assert len(server.accepted) == 1
+
+
+async def end_unread(line: Line, transport: HttpTransport) -> None:
+    """A call on that kept connection, which ends as the call comes."""
+    asking = start(transport)
+    await line.request()
+    line.writer.transport.abort()
+    assert await failure_of(asking) == ("closed", True)
+
+
+async def test_no_connection_is_kept_for_a_while_after_one_ended_as_soon_as_it_was_kept(
+    server: RawServer, transport: HttpTransport
+) -> None:
+    line, *_ = await answered(server, transport, DOCUMENT)
+    await end_unread(line, transport)
+    for _ in range(3):
+        # Each comes on a new one.
+        await answered(server, transport, DOCUMENT)
+    await asyncio.sleep(SHORTENED)
+    line, *_ = await answered(server, transport, DOCUMENT)
+    await answer_again(line, transport)
+
+
+async def test_connections_are_kept_half_as_long_after_one_ended_as_it_was_used_again(
+    server: RawServer, transport: HttpTransport
+) -> None:
+    line, *_ = await answered(server, transport, DOCUMENT)
+    await asyncio.sleep(REUSE_WITHIN / 2)
+    await end_unread(line, transport)
+    line, *_ = await answered(server, transport, DOCUMENT)
+    await asyncio.sleep(REUSE_WITHIN / 8)
+    await answer_again(line, transport)
+    await asyncio.sleep(REUSE_WITHIN / 3)
+    await answered(server, transport, DOCUMENT)
+
+
+async def test_the_end_of_a_server_that_had_the_request_for_longer_changes_nothing(
+    server: RawServer, transport: HttpTransport
+) -> None:
+    line, *_ = await answered(server, transport, DOCUMENT)
+    asking = start(transport)
+    await line.request()
+    await asyncio.sleep(2 * SOON)
+    line.writer.transport.abort()
+    assert await failure_of(asking) == ("closed", True)
+    line, *_ = await answered(server, transport, DOCUMENT)
+    await answer_again(line, transport)
 
 
 async def answer_next(server: RawServer) -> None:
