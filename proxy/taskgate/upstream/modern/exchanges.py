@@ -9,7 +9,7 @@ outside of calls come by `subscriptions`.
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
@@ -18,6 +18,7 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
+from taskgate.protocol.vocabulary import INVALID_PARAMS, MODERN_ERRORS
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
@@ -181,8 +182,12 @@ class ModernExchanges:
         call.was_heard = True
         return None
 
-    async def _response_in(self, message: bytes, call: RunningCall) -> Response | None:
-        """Return the response to the call that a message is; None if it is another message."""
+    async def _response_in(self, message: bytes, call: RunningCall, *, is_doubtful: bool = False) -> Response | None:
+        """Return the response to the call that a message is; None if it is another message.
+
+        An error without an id answers the request. In an answer that `is_doubtful`, its code has to be one
+        of this era: a legacy server refuses a request without a session so.
+        """
         dialect = self._upstream_context.dialect
         hear = partial(dialect.decode, message, self._host)
         try:
@@ -191,7 +196,7 @@ class ModernExchanges:
             if is_batch(message):
                 return await hear_unusual(self._upstream_context.observer, self._hear, call, message)
             refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
-            if refusal is None:
+            if refusal is None or (is_doubtful and refusal.error_code not in _OF_THIS_ERA):
                 raise
             return refusal
         return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
@@ -201,8 +206,12 @@ class ModernExchanges:
         means."""
         settings = self._upstream_context.settings
         hidden = hidden_from_hosts(settings, *call.shown.values())
-        response, body = await read_refusal(incoming, lambda message: self._response_in(message, call), hidden)
+        read = partial(self._response_in, call=call, is_doubtful=incoming.status in failures.UNKNOWING)
+        response, body = await read_refusal(incoming, read, hidden)
         if response is not None and response.error is not None:
             return response
         body = None if is_of_handshake else body
         raise failures.unwelcome(incoming.status, body=body, has_credentials=settings.has_credentials)
+
+
+_OF_THIS_ERA: Final = MODERN_ERRORS | {INVALID_PARAMS}

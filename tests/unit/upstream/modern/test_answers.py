@@ -22,6 +22,7 @@ from helpers.server import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
+from taskgate.errors import UpstreamFailed
 from taskgate.upstream.legacy.connection import SIGN_OF_LIFE
 from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import failure_of, value_of
@@ -45,6 +46,19 @@ async def test_an_error_that_names_no_request_answers_the_one_it_came_for(
     assert response.error is not None
     assert response.text[response.error.start : response.error.end] == text[text.index('{"code') : -1]
     assert guest.heard.eras_lost == 0
+
+
+@pytest.mark.parametrize("code", [400, 404])
+async def test_an_error_of_a_legacy_server_that_names_no_request_casts_doubt_on_the_era(
+    server: ScriptedServer, guest: Guest, code: int
+) -> None:
+    """As servers on the TypeScript SDK refuse a request without a session."""
+    said = b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}'
+    await guest.call()
+    server.script["echo"] = server.methods["server/discover"] = raw(said, status=code)
+    with pytest.raises(UpstreamFailed):
+        await guest.call()
+    assert guest.heard.eras_lost
 
 
 @covers("H-MOD-7")
