@@ -174,6 +174,7 @@ class Connection(asyncio.Protocol):
         "received",
         "taken_at",
         "transport",
+        "was_unread",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keeper: ConnectionObserver, heads: AnswerHeads) -> None:
@@ -224,6 +225,8 @@ class Connection(asyncio.Protocol):
         self._came = 0
         self.idle_since = self.taken_at = 0.0
         """The loop times at which it was kept last, and taken again."""
+        self.was_unread = False
+        """Whether its end came so soon that the server had not read the last request."""
 
     # --- one request --------------------------------------------------------------------------------------------------
 

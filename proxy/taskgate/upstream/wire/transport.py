@@ -189,22 +189,23 @@ class Pool:
             connection.drop()
         return None
 
-    def shorten(self, kept: Connection) -> bool:
-        """Return whether a connection that was taken closed so soon that its server had not read the request.
+    def ended(self, kept: Connection) -> None:
+        """Learn from a connection that was taken, and that its server closed without an answer.
 
-        For a while, connections are then kept for half of the time for which this one was idle. If that
-        was SHORT, none is kept: such a server closes after each answer.
+        If that was SOON, the server had nearly always not read the request. For a while, connections are
+        then kept for half of the time for which this one was idle. If that was SHORT, none is kept: such a
+        server closes after each answer.
         """
         loop = self._loop
         assert loop is not None, "a connection was taken"
-        if self._closed or loop.time() - kept.taken_at > SOON:
-            return False
+        kept.was_unread = loop.time() - kept.taken_at <= SOON
+        if self._closed or not kept.was_unread:
+            return
         idle = kept.taken_at - kept.idle_since
         self._reuse_within = min(self._reuse_within, idle / 2 if idle > SHORT else 0.0)
         if self._shortened is not None:
             self._shortened.cancel()
         self._shortened = loop.call_later(SHORTENED, self._lengthen, context=Context())
-        return True
 
     def _lengthen(self) -> None:
         self._reuse_within, self._shortened = self._reuse_most, None
@@ -694,10 +695,10 @@ class HttpTransport:
                     connection.drop()
                     raise
             except UpstreamFailed as failure:
-                is_unread = kept is not None and self._was_closed_unread(kept, failure)
-                is_again = is_unread and _runs_nothing(outgoing)
+                is_again = kept is not None and self._was_closed_silently(kept, failure) and _runs_nothing(outgoing)
                 pauses = pauses or self._retrying.pauses()
                 if not is_again and not await self._may_try_again(failure, outgoing, pauses, until):
+                    is_unread = kept is not None and kept.was_unread
                     raise failures.closed_unread() if is_unread else failure from None
                 continue
             if not 300 <= answer.status < 400:
@@ -721,10 +722,12 @@ class HttpTransport:
         else:
             self.redirects.remember(target, session)
 
-    def _was_closed_unread(self, kept: Connection, failure: UpstreamFailed) -> bool:
-        """Whether a kept connection closed before the server answered, or nearly always read, a request."""
-        is_closed = failure.reason == UpstreamReason.CLOSED.value and kept.was_silent and not self._closed
-        return is_closed and self._pool.shorten(kept)
+    def _was_closed_silently(self, kept: Connection, failure: UpstreamFailed) -> bool:
+        """Whether a kept connection closed before the server answered, from which the pool learns."""
+        is_silent = failure.reason == UpstreamReason.CLOSED.value and kept.was_silent and not self._closed
+        if is_silent:
+            self._pool.ended(kept)
+        return is_silent
 
     async def _may_try_again(
         self, failure: UpstreamFailed, outgoing: Outgoing, pauses: Iterator[float], until: float | None

@@ -157,13 +157,15 @@ def call_that(*, runs_nothing: bool) -> RunningCall:
     return call
 
 
+@pytest.mark.parametrize("after", [0, 2 * SOON])
 @pytest.mark.parametrize("harmless", HARMLESS.values(), ids=HARMLESS)
 async def test_what_runs_nothing_is_sent_once_more_if_its_kept_connection_closes_without_an_answer(
-    server: RawServer, transport: HttpTransport, harmless: Callable[[], Outgoing]
+    server: RawServer, transport: HttpTransport, harmless: Callable[[], Outgoing], after: float
 ) -> None:
     line, *_ = await answered(server, transport, DOCUMENT)
     sending = asyncio.create_task(transport.send(harmless()))
     await line.request()
+    await asyncio.sleep(after)
     line.writer.transport.abort()
     await answer_next(server)
     async with bounded():
