@@ -182,7 +182,7 @@ async def test_a_task_is_made_through_the_services_and_their_prometheus_sees_it(
             seen = (await started["prometheus"].said(prometheus.LISTENS))[1].decode()
             await started["prometheus"].said(rb"Server is ready")
             [up] = await prometheus.wait_for(seen, 'up{job="taskgate"} == 1')
-            [tasks] = await prometheus.wait_for(seen, "sum by (upstream) (taskgate_tasks_started_total)")
+            [tasks] = await prometheus.wait_for(seen, "sum by (upstream) (taskgate_tasks_started_total) > 0")
             groups: Any = await prometheus.get(seen, "/api/v1/rules")
         assert (tasks.labels, tasks.value) == ({"upstream": "reports"}, 1)
         assert len(groups["groups"]) >= len([*(ROOT / "grafana" / "alerts").glob("*.yml")])

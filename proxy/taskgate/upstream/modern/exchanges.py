@@ -18,7 +18,6 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
-from taskgate.protocol.vocabulary import INVALID_PARAMS, MODERN_ERRORS
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
@@ -185,8 +184,8 @@ class ModernExchanges:
     async def _response_in(self, message: bytes, call: RunningCall, *, is_doubtful: bool = False) -> Response | None:
         """Return the response to the call that a message is; None if it is another message.
 
-        An error without an id answers the request. In an answer that `is_doubtful`, its code has to be one
-        of this era: a legacy server refuses a request without a session so.
+        An error without an id answers the request, but for one in an answer that `is_doubtful` and by which
+        legacy servers refuse a request without a session.
         """
         dialect = self._upstream_context.dialect
         hear = partial(dialect.decode, message, self._host)
@@ -196,7 +195,7 @@ class ModernExchanges:
             if is_batch(message):
                 return await hear_unusual(self._upstream_context.observer, self._hear, call, message)
             refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
-            if refusal is None or (is_doubtful and refusal.error_code not in _OF_THIS_ERA):
+            if refusal is None or (is_doubtful and refusal.error_code in _OF_SESSIONS):
                 raise
             return refusal
         return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
@@ -214,4 +213,5 @@ class ModernExchanges:
         raise failures.unwelcome(incoming.status, body=body, has_credentials=settings.has_credentials)
 
 
-_OF_THIS_ERA: Final = MODERN_ERRORS | {INVALID_PARAMS}
+_OF_SESSIONS: Final = frozenset({-32600, -32000, -32001})
+"""Codes by which released legacy servers refuse a request without a session."""
