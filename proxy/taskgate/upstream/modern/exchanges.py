@@ -184,8 +184,8 @@ class ModernExchanges:
     async def _response_in(self, message: bytes, call: RunningCall, *, is_doubtful: bool = False) -> Response | None:
         """Return the response to the call that a message is; None if it is another message.
 
-        An error without an id answers the request, but for one in an answer that `is_doubtful` and by which
-        legacy servers refuse a request without a session.
+        An error without an id answers the request. In an answer that `is_doubtful` it may be that of a
+        legacy server, which misses a session.
         """
         dialect = self._upstream_context.dialect
         hear = partial(dialect.decode, message, self._host)
