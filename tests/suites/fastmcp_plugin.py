@@ -83,10 +83,13 @@ def pytest_configure() -> None:
     FastMCPTransport.connect_session = connect
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+def keep_outcome(report: pytest.TestReport) -> None:
     """Keep the first failure of a row."""
     if report.failed or report.when == "call":
         outcomes[report.nodeid] = outcomes.get(report.nodeid) or (report.longreprtext if report.failed else None)
+
+
+pytest_runtest_logreport = keep_outcome
 
 
 def pytest_sessionfinish() -> None:

@@ -19,7 +19,7 @@ from fastmcp import Client
 from fastmcp.client.transports import FastMCPTransport, StreamableHttpTransport
 from fastmcp.server.providers.proxy import FastMCPProxy, ProxyProvider
 from fastmcp.server.server import FastMCP
-from fastmcp_plugin import in_memory, listener, numbers, serving
+from fastmcp_plugin import in_memory, keep_outcome, listener, numbers, outcomes, serving
 
 LISTS = ("list_tools", "list_resources", "list_resource_templates", "list_prompts")
 """What a proxy lists for a program: it asks its server, as a host of it does."""
@@ -58,7 +58,6 @@ class Places:
 
 places = Places()
 rows: set[str] = set()
-outcomes: dict[str, str | None] = {}
 running: list[str] = []
 """The row that runs now."""
 
@@ -117,10 +116,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     running[:] = [item.nodeid]
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the first failure of a row."""
-    if report.failed or report.when == "call":
-        outcomes[report.nodeid] = outcomes.get(report.nodeid) or (report.longreprtext if report.failed else None)
+pytest_runtest_logreport = keep_outcome
 
 
 def pytest_sessionfinish() -> None:

@@ -57,12 +57,12 @@ INTERACTION = Suite("suite-mcp-2.3.0", "interaction suite of the Python SDK", HO
 REQUESTS = Suite("suite-gunicorn-27.0.1", "requests of gunicorn's parser", HOME / "gunicorn_requests.txt")
 CONFORMANCE = Suite("@modelcontextprotocol/conformance", "conformance suite", HOME / "conformance.txt")
 NEXT_CONFORMANCE = Suite("conformance-next", "next conformance suite", HOME / "next_conformance.txt")
-FASTMCP = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's client", HOME / "fastmcp_client.txt")
+FASTMCP_CLIENT = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's client", HOME / "fastmcp_client.txt")
 FASTMCP_PROXY = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's proxy", HOME / "fastmcp_proxy.txt")
 TYPESCRIPT_ROWS = Suite(
     "@modelcontextprotocol/server", "rows after the TypeScript SDK's requirements", HOME / "typescript_rows.txt"
 )
-SUITES = (INTERACTION, TYPESCRIPT_ROWS, FASTMCP, FASTMCP_PROXY, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
+SUITES = (INTERACTION, TYPESCRIPT_ROWS, FASTMCP_CLIENT, FASTMCP_PROXY, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
 
 
 def parsed(text: str) -> dict[str, dict[str, str]]:

@@ -143,15 +143,10 @@ def left_alone(retry_after: timedelta) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, retry_after=retry_after)
 
 
-def closed() -> UpstreamFailed:
-    """The connection ended before an answer began."""
-    return UpstreamFailed(UpstreamReason.CLOSED, "The server closed the connection before it answered", dispatched=True)
-
-
-def closed_unread() -> UpstreamFailed:
-    """A kept connection ended before an answer began, in the moment of the request: its time was up."""
+def closed(cause: str | None = None) -> UpstreamFailed:
+    """The connection ended before an answer began. KEPT_TOO_LONG: in the moment of the request, as its time was up."""
     text = "The server closed the connection before it answered"
-    return UpstreamFailed(UpstreamReason.CLOSED, text, dispatched=True, cause=KEPT_TOO_LONG)
+    return UpstreamFailed(UpstreamReason.CLOSED, text, dispatched=True, cause=cause)
 
 
 def broke_off() -> UpstreamFailed:
@@ -399,8 +394,8 @@ KEPT_TOO_LONG: Final = "a kept connection"
 _FOR_NOW: Final = http_cause(429)
 _OF_SESSIONS: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE).search
 """Words in an error about a session. Its ping then tells whether it is lost."""
-SESSION_REFUSALS: Final = frozenset({400, 401, 403, 410, 422})
-"""Statuses by which released servers refuse a session that they do not know, beside 404."""
+SESSION_REFUSALS: Final = frozenset({400, 401, 403, 404, 410, 422})
+"""Statuses by which released servers refuse a session that they do not know. 404 is that of the specification."""
 KEEPING_REDIRECTS: Final = frozenset({307, 308})
 """Redirects that keep method and body."""
 _OF_SERVERS_DOWN: Final = frozenset(

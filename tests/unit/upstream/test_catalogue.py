@@ -1,6 +1,7 @@
 """A catalogue is read within its bounds, and refused as a whole beyond them, whoever asks for it."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -122,18 +123,24 @@ def test_to_find_a_page_beyond_the_bounds_costs_the_same_for_every_number_of_too
     assert calls_for(10_000) == calls_for(20_000)
 
 
-async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -> None:
-    """Otherwise a failure would bring back tools of which the server has said that they changed."""
-    read, lists = asyncio.Event(), iter([listed("echo"), None, listed("new")])
+def one_failure(read: asyncio.Event, *lists: ToolList | None) -> Callable[[], Coroutine[Any, Any, ToolList]]:
+    """Gives one list after another; None fails once that is read."""
+    left = iter(lists)
 
     async def make() -> ToolList:
-        found = next(lists)
+        found = next(left)
         if found is None:
             await read.wait()
             raise too_large()
         return found
 
-    catalogue = Catalogue(make, ManualClock(), age=None)
+    return make
+
+
+async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -> None:
+    """Otherwise a failure would bring back tools of which the server has said that they changed."""
+    read = asyncio.Event()
+    catalogue = Catalogue(one_failure(read, listed("echo"), None, listed("new")), ManualClock(), age=None)
     assert set(await catalogue.with_tool("echo")) == {"echo"}
     again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)
@@ -147,16 +154,8 @@ async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -
 
 
 async def test_while_a_list_is_read_for_another_tool_the_known_ones_are_there() -> None:
-    read, lists = asyncio.Event(), iter([listed("echo"), None])
-
-    async def make() -> ToolList:
-        found = next(lists)
-        if found is None:
-            await read.wait()
-            raise too_large()
-        return found
-
-    catalogue = Catalogue(make, ManualClock(), age=None)
+    read = asyncio.Event()
+    catalogue = Catalogue(one_failure(read, listed("echo"), None), ManualClock(), age=None)
     await catalogue.with_tool("echo")
     again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)

@@ -189,8 +189,8 @@ class SessionConnection:
 
         If a call broke off, a ping decides. Released servers let a session die without notice, for
         example after a cancellation: then every call of it breaks off. A call that was refused with a
-        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same words. After
-        a first refusal in a new session that status is no sign of it for a while.
+        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same words. So did
+        one with 404 if the session was lost meanwhile. A status in `refusals` is no sign of it.
         """
         if isinstance(failure, failures.SessionDoubted):
             if asyncio.get_running_loop().time() < self.refusals.get(failure.cause, 0.0):

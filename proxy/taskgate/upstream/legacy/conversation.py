@@ -270,7 +270,7 @@ class LegacyExchanges:
             call.was_refused = True
             return response
         body, has_credentials = body if self.is_open else None, settings.has_credentials
-        if is_of_session or (self.session is not None and status in failures.SESSION_REFUSALS):
+        if self.session is not None and status in failures.SESSION_REFUSALS:
             raise failures.SessionDoubted(failures.refused(status, body=body, has_credentials=has_credentials))
         raise failures.unwelcome(status, body=body, has_credentials=has_credentials)
 
@@ -371,8 +371,8 @@ class Conversation:
         status = await self._exchanges.say(self._upstream_context.dialect.initialized(), runs_nothing=True)
         if not 200 <= status < 300:
             refused = failures.refused(status, has_credentials=self._upstream_context.settings.has_credentials)
-            is_of_session = status == 404 or status in failures.SESSION_REFUSALS
-            raise failures.SessionDoubted(refused) if is_of_session and self.session is not None else refused
+            is_doubted = self.session is not None and status in failures.SESSION_REFUSALS
+            raise failures.SessionDoubted(refused) if is_doubted else refused
 
     def adopt(self, session: str | None, revision: Revision) -> None:
         """Use a session that another process opened, instead of `begin`.

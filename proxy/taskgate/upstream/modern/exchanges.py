@@ -18,6 +18,7 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
+from taskgate.protocol.vocabulary import INVALID_REQUEST
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
@@ -213,5 +214,5 @@ class ModernExchanges:
         raise failures.unwelcome(incoming.status, body=body, has_credentials=settings.has_credentials)
 
 
-_OF_SESSIONS: Final = frozenset({-32600, -32000, -32001})
+_OF_SESSIONS: Final = frozenset({INVALID_REQUEST, -32000, -32001})
 """Codes by which released legacy servers refuse a request without a session."""

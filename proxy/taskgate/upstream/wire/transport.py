@@ -699,7 +699,7 @@ class HttpTransport:
                 pauses = pauses or self._retrying.pauses()
                 if not is_again and not await self._may_try_again(failure, outgoing, pauses, until):
                     is_unread = kept is not None and kept.was_unread
-                    raise failures.closed_unread() if is_unread else failure from None
+                    raise failures.closed(failures.KEPT_TOO_LONG) if is_unread else failure from None
                 continue
             if not 300 <= answer.status < 400:
                 break
