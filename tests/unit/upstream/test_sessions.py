@@ -1,10 +1,11 @@
 """A session goes on while calls come and go: cancelled calls, lost sessions, the catalogue."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from helpers.server import Hold, ScriptedServer, error, note, result, status
+from helpers.server import Hold, ScriptedServer, Turn, error, note, result, status
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.policy import TaskSupport
@@ -65,6 +66,38 @@ async def test_many_calls_that_meet_a_lost_session_lose_it_once(server: Scripted
     assert [answer.error for answer in answers] == [None] * 20
     assert caller.heard.lost == 1
     assert len(server.heard("initialize")) == 2
+
+
+class HeldPing:
+    """What a server answers in sessions that it does not know; the first ping, which has `come`, gets no answer."""
+
+    def __init__(self) -> None:
+        self.come = asyncio.Event()
+
+    async def __call__(self, turn: Turn) -> Any:
+        if turn.message["method"] == "ping" and not self.come.is_set():
+            self.come.set()
+            await asyncio.Event().wait()
+        return await status(404, b'{"detail":"Session not found"}')(turn)
+
+
+async def test_a_call_whose_ping_is_cut_off_after_a_cancelled_one_goes_on_in_another(
+    server: ScriptedServer, caller
+) -> None:
+    server.script["slow"] = slow = Hold()
+    running = asyncio.create_task(caller.run("slow"))
+    async with bounded():
+        await slow.begun.wait()
+        server.unknown_session = held = HeldPing()
+        server.forget_sessions()
+        calling = [asyncio.create_task(caller.call()) for _ in range(3)]
+        await held.come.wait()
+        running.cancel()
+        await asyncio.wait((running,))
+        # It asks first whether the session has survived that.
+        following = asyncio.create_task(caller.call())
+        assert [(await each).error for each in (*calling, following)] == [None] * 4
+    assert (caller.heard.lost, len(server.heard("initialize"))) == (1, 2)
 
 
 async def test_a_lost_session_is_not_ended_a_second_time(server: ScriptedServer, caller) -> None:

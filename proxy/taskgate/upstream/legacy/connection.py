@@ -134,7 +134,6 @@ class SessionConnection:
         "outlived",
         "refusals",
         "stream",
-        "was_lost",
     )  # fmt: skip
 
     def __init__(
@@ -147,9 +146,8 @@ class SessionConnection:
         """Whether the server makes tasks of calls on request; False in an adopted session, where
         nothing is known of it."""
         self._pinging = SingleFlight(self._ping)
-        self._pinged = PingOutcome()
-        self.was_lost = False
-        """Whether it was dropped because the server ended the session."""
+        # The last outcome; before one, what it means that a ping is cut off by the end of the connection.
+        self._pinged = PingOutcome(UpstreamReason.SESSION_LOST.value)
         self._outlives_check = SingleFlight(self._ping_after_cancels)
         self.refusals: dict[str | None, float] = {}
         """The statuses of refusals in the new session, and until when none says that it is unknown."""
@@ -189,19 +187,18 @@ class SessionConnection:
 
         If a call broke off, a ping decides. Released servers let a session die without notice, for
         example after a cancellation: then every call of it breaks off. A call that was refused with a
-        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same words. So did
-        one with 404 if the session was lost meanwhile. A status in `refusals` is no sign of it.
+        status of SESSION_REFUSALS met an unknown session if the ping is refused with the same words. A
+        status in `refusals` is no sign of it.
         """
         if isinstance(failure, failures.SessionDoubted):
             if asyncio.get_running_loop().time() < self.refusals.get(failure.cause, 0.0):
                 return SessionLoss.NONE
-            outcome, is_of_session = await self.ping(), failure.reason == UpstreamReason.SESSION_LOST.value
-            if outcome.said == _said_by(failure) or (self.was_lost and is_of_session):
+            outcome = await self.ping()
+            if outcome.said == _said_by(failure):
                 return SessionLoss.UNKNOWN
             return SessionLoss.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
         if failure.reason == UpstreamReason.CLOSED.value:
-            is_over = (await self.ping()).reason in _OVER or self.was_lost
-            return SessionLoss.ENDED if is_over else SessionLoss.NONE
+            return SessionLoss.ENDED if (await self.ping()).reason in _OVER else SessionLoss.NONE
         return SessionLoss.UNKNOWN if failure.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
 
     async def ping(self) -> PingOutcome:

@@ -385,7 +385,6 @@ class LegacySession:
         all, so it is ended there too, unless other calls run in it."""
         if self._connection.value is not connection:
             return
-        connection.was_lost = True
         self._connection.forget()
         declared = connection.conversation.server.peer.capabilities
         self._untold = tuple(each for name, each in LIST_CHANGED.items() if declares_changes(declared, name))
