@@ -66,13 +66,14 @@ class SingleFlight(Generic[Value]):
         """
         self._current = self.value = None
 
-    def renew(self) -> None:
-        """Make a new result in the background. The present one is used until then, and after a
-        failure."""
+    def renew(self) -> "asyncio.Task[Value]":
+        """Make a new result in the background, and return the task that does. The present one is used until
+        then, and after a failure."""
         before = self._current
         task = asyncio.get_running_loop().create_task(self._make(), context=Context())
         self._running.add(task)
         task.add_done_callback(partial(self._renewed, before))
+        return task
 
     async def close(self) -> None:
         """Stop the work that runs; its waiters get Abandoned."""

@@ -8,9 +8,8 @@ was unused for the longest time is evicted.
 
 `read_catalogue` joins all pages of a list of tools. A list beyond its limits is refused as a whole: a
 part of it would look like all of it. A `Catalogue` has the tools of one session. The sessions of both
-eras forget it when the server says that its list changed. `LegacySession` gives `RelayedTools` each
-response to `tools/list` that goes to the host. So it knows the tools before it has read the whole list
-itself, and a complete list replaces what it knows.
+eras forget it when the server says that its list changed. They give it each response to `tools/list`
+that goes to the host. A complete list replaces what is known, so that it need not be read again.
 """
 
 from collections import OrderedDict
@@ -29,7 +28,6 @@ from taskgate.domain.versions import Era, era_of
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ServerDescription, ToolList, ToolPage
-from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
 from taskgate.system.single_flight import Abandoned, SingleFlight
@@ -208,6 +206,7 @@ READ_AGAIN: Final = 5.0
 """Seconds after which a list is read again for a tool that is not in it, at the earliest."""
 LEAST_AGE: Final = 60.0
 """Seconds that a list is used at least, however shortly its server says that it may be cached."""
+_CURSOR: Final = '"cursor"'
 
 
 class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
@@ -224,7 +223,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
     ) -> None:
         super().__init__(self._read)
         self._read_list = make
-        self._clock = clock
+        self._elapsed = clock.elapsed
         self._age = inf if age is None else age.total_seconds()
         self._old_at = inf
         self._again_at = -inf
@@ -232,6 +231,17 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         self._before: Mapping[str, ListedTool] | None = None
         # What was known at the last `forget`; None once the list was read again.
         self._forgotten: Mapping[str, ListedTool] | None = None
+        # The hash of the list that went to the host last, if its tools were taken.
+        self._digest: int | None = None
+
+    def listed(self, tool: str) -> ListedTool | None:
+        """Return the tool as it is known, without a wait; None if it is unknown."""
+        known = self.value
+        if known is None:
+            return None if self._before is None else self._before.get(tool)
+        if self._elapsed() >= self._old_at:
+            self._renew_old()
+        return known.get(tool)
 
     async def with_tool(self, wanted: str | None = None) -> Mapping[str, ListedTool]:
         """Return the tools. Read the list again, but not too often, if it is an earlier one without
@@ -242,11 +252,10 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             # The list is read again for another tool.
             return before
         if known is not None:
-            now = self._clock.elapsed()
+            now = self._elapsed()
             if wanted is None or wanted in known:
                 if now >= self._old_at:
-                    self._old_at = now + self._age
-                    self.renew()
+                    self._renew_old()
                 return known
             if now - self._again_at >= READ_AGAIN:
                 self._again_at, self._before = now, known
@@ -256,8 +265,9 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             found = await self.get()
         except UpstreamFailed as failure:
             # What was known is still the best that there is.
-            if self._before is not None and self.is_empty:
-                self.put(self._before)
+            before, self._before = self._before, None
+            if before is not None and self.is_empty:
+                self.put(before)
             if failures.is_down(failure) and forgotten is not None and (wanted is None or wanted in forgotten):
                 return forgotten
             raise failures.unsent(failure) from None
@@ -268,61 +278,51 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         self._forgotten = found if self.value is None else None
         return found
 
-    def put(self, value: Mapping[str, ListedTool]) -> None:
-        """Set a list that was read elsewhere; only allowed if `is_empty`."""
-        self._before = self._forgotten = None
-        self._old_at = self._clock.elapsed() + self._age
-        super().put(value)
+    async def relayed(
+        self,
+        params: Params | None,
+        response: Response,
+        read: Callable[[Response], ToolPage],
+        bounds: CatalogueBounds,
+    ) -> None:
+        """Take the tools in a response to the host, `read` from it; `params` are those of its request.
 
-    def forget(self) -> None:
-        """Forget the list, because it may have changed."""
-        self._before = None
-        self._forgotten = self._forgotten if self.value is None else self.value
-        super().forget()
-
-    async def _read(self) -> Mapping[str, ListedTool]:
-        found = await self._read_list()
-        age = max(found.ttl, LEAST_AGE) if found.ttl and self._age < inf else self._age
-        self._old_at = self._clock.elapsed() + age
-        return found.tools
-
-
-_CURSOR: Final = '"cursor"'
-
-
-class RelayedTools:
-    """The tools of the last list that went to the host, if that was complete on one page."""
-
-    __slots__ = ("_dialect", "_digest", "tools")
-
-    def __init__(self, dialect: LegacyUpstream) -> None:
-        self._dialect = dialect
-        # The hash of the list whose tools are stored.
-        self._digest: int | None = None
-        self.tools: Mapping[str, ListedTool] = {}
-        """The tools of that list by name; none without one."""
-
-    async def note(self, params: Params | None, response: Response, bounds: CatalogueBounds) -> bool:
-        """Store the tools in a response to the host; `params` are those of its request.
-
-        Returns whether it is a complete list that differs from the one before. Pages of a longer list and
-        invalid lists are ignored. Raises UpstreamFailed if the page exceeds `bounds`.
+        Pages of a longer list, invalid lists, and the same list as before are ignored. Raises
+        UpstreamFailed if the page exceeds `bounds`.
         """
         result = response.result
         digest = None if result is None else hash(response.text[result.start : result.end])
         if digest is not None and digest == self._digest and 4 * len(response.text) <= bounds.max_bytes:
             # The list is often unchanged, and a character has four bytes at most.
-            return False
+            return
         what_is_left(bounds, response)
         if result is None or (params is not None and _CURSOR in params.with_token(0)):
-            return False
+            return
         with suppress(UpstreamFailed):
-            page = await offload(len(response.text), partial(self._dialect.read_tools, response))
+            page = await offload(len(response.text), partial(read, response))
             if page.cursor is None:
-                self._digest, self.tools = digest, page.tools
-                return True
-        return False
+                self.forget()
+                self._digest, self._forgotten = digest, None
+                self.put(self._taken(page.tools, page.ttl))
 
     def forget(self) -> None:
-        """Empty the cache, because the server's tools may have changed."""
-        self._digest, self.tools = None, {}
+        """Forget the list, because it may have changed."""
+        self._before = self._digest = None
+        self._forgotten = self._forgotten if self.value is None else self.value
+        super().forget()
+
+    async def _read(self) -> Mapping[str, ListedTool]:
+        found = await self._read_list()
+        self._digest = None
+        return self._taken(found.tools, found.ttl)
+
+    def _taken(self, tools: Mapping[str, ListedTool], ttl: float) -> Mapping[str, ListedTool]:
+        """Return tools that the server listed now, for so many seconds; 0 if it does not say."""
+        age = max(ttl, LEAST_AGE) if ttl and self._age < inf else self._age
+        self._old_at = self._elapsed() + age
+        return tools
+
+    def _renew_old(self) -> None:
+        """Read an old list again in the background, and use it until then."""
+        self._old_at = self._elapsed() + self._age
+        self.renew()

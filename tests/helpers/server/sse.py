@@ -61,6 +61,10 @@ class SseServer(ChannelScript):
         """What comes first on a stream."""
         self.get: int | None = None
         self.post: int = 202
+        self.forgotten: dict[str, int] = {}
+        """Sessions that it knows no more, though their streams are open, and the status of POSTs in them."""
+        self.refused_tools: dict[str, int] = {}
+        """Tools whose calls it refuses with a status."""
         self.content_type = "text/event-stream"
         self.ends_early = False
         self.takes_late = False
@@ -158,8 +162,12 @@ class SseServer(ChannelScript):
     async def _take(self, request: web.BaseRequest) -> web.StreamResponse:
         stream = self._streams.get(request.query.get("session_id", ""))
         message = json.loads(await request.read())
-        if stream is None or stream.over.is_set() or self.post >= 300:
-            return web.Response(status=404 if self.post < 300 else self.post, text="Could not find session")
+        tool = (message.get("params") or {}).get("name")
+        refusal = self.forgotten.get(stream.session if stream else "") or self.refused_tools.get(tool)
+        if stream is None or stream.over.is_set() or self.post >= 300 or refusal:
+            return web.Response(
+                status=refusal or (404 if self.post < 300 else self.post), text="Could not find session"
+            )
         stream.heard.append(message)
         self.receive(stream, message)
         if self.takes_late and "id" in message and "method" in message:

@@ -9,11 +9,11 @@ import pytest
 
 from helpers.counted_calls import counted_calls
 from helpers.manual_clock import ManualClock
-from helpers.waiting import bounded
+from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ToolList
+from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ToolList, ToolPage
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
@@ -218,9 +218,35 @@ async def test_an_old_list_is_used_once_more_and_read_again_in_the_background(tt
 async def test_a_list_that_a_host_got_has_an_age_too() -> None:
     clock, read = ManualClock(), Read(listed("new"))
     catalogue = Catalogue(read, clock, age=AGE)
-    catalogue.put({"old": ListedTool()})
+    await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6))
+    assert set(await catalogue.with_tool()) == {"tool-0"}
     clock.advance(LONGER)
     assert await tools_of(catalogue) == {"new"}
+    await catalogue.close()
+
+
+async def test_an_old_list_is_read_again_also_for_who_does_not_wait_for_it() -> None:
+    """A task asks for its tool so, and its host may never ask otherwise."""
+    clock, read = ManualClock(), Read(listed("old"), listed("new"))
+    catalogue = Catalogue(read, clock, age=AGE)
+    await catalogue.with_tool()
+    clock.advance(LONGER)
+    assert catalogue.listed("old") is not None
+    await eventually(lambda: catalogue.listed("old") is None and catalogue.listed("new") is not None)
+    assert read.count == 2
+    await catalogue.close()
+
+
+async def test_while_a_list_is_read_for_another_tool_the_known_ones_are_listed() -> None:
+    read = asyncio.Event()
+    catalogue = Catalogue(one_failure(read, listed("echo"), None), ManualClock(), age=None)
+    await catalogue.with_tool("echo")
+    again = asyncio.create_task(catalogue.with_tool("other"))
+    await asyncio.sleep(0)
+    assert (catalogue.listed("echo"), catalogue.listed("other")) == (ListedTool(), None)
+    read.set()
+    with pytest.raises(UpstreamFailed):
+        await again
     await catalogue.close()
 
 
@@ -281,3 +307,18 @@ async def test_the_end_of_a_session_ends_the_reading_in_the_background() -> None
     await catalogue.with_tool()
     await catalogue.close()
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_the_same_list_for_many_hosts_is_decoded_once() -> None:
+    decoded: list[Response] = []
+
+    def read(response: Response) -> ToolPage:
+        decoded.append(response)
+        return DIALECT.read_tools(response)
+
+    catalogue, bounds = Catalogue(Read(), ManualClock(), age=AGE), CatalogueBounds(50, 10**6)
+    for response in (page(0, 1), page(0, 1), page(0, 2)):
+        await catalogue.relayed(None, response, read, bounds)
+    assert len(decoded) == 2
+    assert set(await catalogue.with_tool()) == {"tool-0", "tool-1"}
+    await catalogue.close()

@@ -249,7 +249,7 @@ async def test_a_server_that_is_found_in_its_era_again_keeps_its_session(plain: 
     with pytest.raises(UpstreamFailed):
         await caller.call()
     assert (await caller.call()).error is None
-    assert arrived(plain) == ["tools/call", "server/discover", "initialize", "server/discover", "tools/call"]
+    assert arrived(plain) == ["tools/call", "server/discover", "initialize", "tools/call"]
 
 
 async def test_a_call_of_the_era_that_was_left_ends_by_itself(dual: ScriptedServer, new_caller_of) -> None:

@@ -72,9 +72,6 @@ SEND_TIMEOUT: Final = timedelta(seconds=2)
 
 TOO_LARGE: Final = dump({"code": INTERNAL_ERROR, "message": "The request is too large"})
 
-_GONE: Final = frozenset({400, 404})
-"""Statuses by which a server says that it no longer knows the channel."""
-
 
 class MessageRouter(Protocol):
     """Receivers of messages that belong to no request; `sharing.SharedChannel` implements it.
@@ -212,7 +209,7 @@ class Dispatcher:
                 raise
             request.was_sent = True
             if refusal is not None:
-                self._refuse(request, refusal)
+                request.refuse(refusal)
             await request.wait(until)
             return
         # The answer may arrive before the server accepts the request.
@@ -258,12 +255,9 @@ class Dispatcher:
     async def send(self, outgoing: Outgoing) -> Receipt:
         """Send a message that gets no answer, and wait until it is sent.
 
-        An HTTP status that refuses it is not raised, but may drop the channel. Raises
-        UpstreamFailed if it could not be sent.
+        An HTTP status that refuses it is not raised. Raises UpstreamFailed if it could not be sent.
         """
         refusal = await self.channel.send(outgoing)
-        if refusal in _GONE:
-            self.channel.drop()
         return Receipt(ACCEPTED if refusal is None else refusal)
 
     def send_in_background(self, message: str, like: Outgoing) -> None:
@@ -280,20 +274,13 @@ class Dispatcher:
         try:
             refusal = await self.channel.send(outgoing)
             if refusal is not None:
-                self._refuse(request, refusal)
+                request.refuse(refusal)
         except UpstreamFailed as failure:
             request.fail(failure)
 
     async def _send_quietly(self, outgoing: Outgoing) -> None:
         with suppress(UpstreamFailed):
             await self.send(outgoing)
-
-    def _refuse(self, request: PendingRequest, status: int) -> None:
-        """End a request that an SSE server refused. The channel is dropped if the server no longer
-        knows it."""
-        request.refuse(status)
-        if status in _GONE:
-            self.channel.drop()
 
     def _deliver(self, kind: Kind, message: bytes, read: Read) -> bool:
         """Give a message of a known kind to its request or to `router`. False only for an invalid

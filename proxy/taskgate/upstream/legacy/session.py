@@ -17,7 +17,7 @@ from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import era_of_refusal
-from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList
+from taskgate.protocol.discovery import ServerDescription, ToolList
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import LIST_CHANGED, declares_changes
 from taskgate.protocol.vocabulary import LIST_METHODS, TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
@@ -26,7 +26,7 @@ from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.calls import CallBounds, CallListener, NextRound, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import LASTING, Lasting, UpstreamContext
-from taskgate.upstream.descriptions import Catalogue, RelayedTools, Welcome, read_catalogue
+from taskgate.upstream.descriptions import Catalogue, Welcome, read_catalogue
 from taskgate.upstream.failures import EraLeft
 from taskgate.upstream.legacy.connection import (
     REFUSING,
@@ -75,13 +75,12 @@ class LegacySession:
         self._host = host
         self._clock = clock
         self._catalogue = Catalogue(self._read_catalogue, clock, age=upstream_context.settings.catalogue_age)
-        self.tools = self._catalogue.with_tool
-        self._told = RelayedTools(upstream_context.dialect)
+        self.tools, self.listed = self._catalogue.with_tool, self._catalogue.listed
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
         self._welcome = welcome
-        audience = Audience(listener=listener, host=host, catalogue_changed=self._forget_tools)
+        audience = Audience(listener=listener, host=host, catalogue_changed=self._catalogue.forget)
         opener = ConnectionOpener(
             upstream_context,
             audience,
@@ -154,10 +153,8 @@ class LegacySession:
             if call.method in LASTING:
                 self._lasting.note(call.method, call.params)
             if call.method == TOOLS_LIST:
-                bounds = self._upstream_context.settings.catalogue
-                if await self._told.note(call.params, response, bounds):
-                    self._catalogue.forget()
-                    self._catalogue.put(self._told.tools)
+                bounds, read = self._upstream_context.settings.catalogue, self._upstream_context.dialect.read_tools
+                await self._catalogue.relayed(call.params, response, read, bounds)
         return response
 
     async def _call_of_task(self, call: UpstreamCall, listener: CallListener, text: RawJson) -> Response:
@@ -175,10 +172,6 @@ class LegacySession:
         connection, dialect = self._connection.value, self._upstream_context.dialect
         if connection is not None and dialect.allows_notification(notification, self._host):
             connection.conversation.say(dialect.notification(notification), droppable=True)
-
-    def listed(self, tool: str) -> ListedTool | None:
-        known = self._catalogue.value
-        return (self._told.tools if known is None else known).get(tool)
 
     async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
         """Return nothing: a legacy server cannot be asked for what it does not declare."""
@@ -369,10 +362,6 @@ class LegacySession:
         params = self._upstream_context.dialect.page_of_tools(cursor)
         return self._ask(UpstreamCall(TOOLS_LIST, params, bounds=self._upstream_context.patience.of()))
 
-    def _forget_tools(self) -> None:
-        self._catalogue.forget()
-        self._told.forget()
-
     def _lose_conversation(self, conversation: Conversation) -> None:
         """Drop a conversation whose end the GET stream showed. So the next call need not fail."""
         connection = self._connection.value
@@ -389,7 +378,7 @@ class LegacySession:
         declared = connection.conversation.server.peer.capabilities
         self._untold = tuple(each for name, each in LIST_CHANGED.items() if declares_changes(declared, name))
         self._resumption.lost()
-        self._forget_tools()
+        self._catalogue.forget()
         self._upstream_context.observer.session_lost()
         is_ended_there = doubted_by is not None and not connection.conversation.has_calls_beside(doubted_by)
         dropping = asyncio.get_running_loop().create_task(connection.end() if is_ended_there else connection.drop())

@@ -20,7 +20,7 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList, ToolPage
-from taskgate.protocol.messages import Response
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.system.single_flight import Abandoned, SingleFlight
@@ -63,10 +63,10 @@ class ModernCatalogue:
         self.forget = self.tools.forget
         """Have the next user read the list again."""
 
-    def listed(self, tool: str) -> ListedTool | None:
-        """Return the tool as it was last read, without reading."""
-        known = self.tools.value
-        return None if known is None else known.get(tool)
+    async def relayed(self, params: Params | None, response: Response) -> None:
+        """Take the tools in a response to the host, as `Catalogue.relayed` does."""
+        bounds = self._upstream_context.settings.catalogue
+        await self.tools.relayed(params, response, self._read_page, bounds)
 
     async def read_for_call(self) -> Mapping[str, ListedTool]:
         """Read the list if it is unknown, and return it.
@@ -139,6 +139,8 @@ class Discovery:
         self._clock = clock
         self.server = SingleFlight(self._discover)
         """The identity, shared by all requests that wait for it; unknown once this is closed."""
+        # The last look of `see`.
+        self._look: asyncio.Task[ServerDescription] | None = None
         # The time of the last valid answer; see `doubt`.
         self._sure_since = 0.0
         self.serves_tasks = False
@@ -174,13 +176,19 @@ class Discovery:
         a legacy server could give, too.
 
         `era_lost` of the context is called if that shows that the server left this era. The wait is
-        short, and nothing is raised: the refused request fails anyway.
+        short, and nothing is raised: the refused request fails anyway. Other requests use the identity that
+        is known meanwhile, and all that are refused share one look.
         """
-        if self.server.value is not None:
-            self.server.forget()
-        with suppress(UpstreamFailed, TimeoutError):
-            async with asyncio.timeout(SIGN_OF_LIFE.total_seconds()):
-                await self.get()
+        look = self._look
+        if look is None or look.done():
+            if self.server.value is None:
+                # It was forgotten, or is being asked.
+                with suppress(UpstreamFailed, TimeoutError):
+                    async with asyncio.timeout(SIGN_OF_LIFE.total_seconds()):
+                        await self.get()
+                return
+            look = self._look = self.server.renew()
+        await asyncio.wait((look,), timeout=SIGN_OF_LIFE.total_seconds())
 
     def expect_era(self, response: Response) -> None:
         """Raise UpstreamFailed for an error that the server does not support this revision; it did

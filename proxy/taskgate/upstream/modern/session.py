@@ -33,7 +33,7 @@ from taskgate.protocol.vocabulary import (
 from taskgate.system.offload import offload
 from taskgate.upstream.calls import CallListener, Resumed, RunningCall, UpstreamCall
 from taskgate.upstream.context import Lasting, ModernUpstreamContext, level_of, uri_of
-from taskgate.upstream.descriptions import Welcome, what_is_left
+from taskgate.upstream.descriptions import Welcome
 from taskgate.upstream.modern.discovery import Discovery, ModernCatalogue
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.rounds import RoundRunner
@@ -132,7 +132,7 @@ class ModernSession:
         self._listener = listener
         self._exchanges = ModernExchanges(upstream_context, host, clock)
         self._catalogue = ModernCatalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page, clock=clock)
-        self.listed, self.tools = self._catalogue.listed, self._catalogue.tools.with_tool
+        self.listed, self.tools = self._catalogue.tools.listed, self._catalogue.tools.with_tool
         self._listening = SubscriptionListener(
             upstream_context,
             host,
@@ -203,7 +203,7 @@ class ModernSession:
             follows_tasks=call.as_task or (method == TOOLS_CALL and self._host_knows_tasks),
         )
         asking = self._bounded(pending, method, self._rounds.ask(pending, draft, call.tool))
-        return self._sound_tools(asking) if method == TOOLS_LIST else asking
+        return self._sound_tools(call.params, asking) if method == TOOLS_LIST else asking
 
     def tell(self, notification: Notification) -> None:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
@@ -225,12 +225,11 @@ class ModernSession:
         await self._catalogue.tools.close()
         await self._listening.close()
 
-    async def _sound_tools(self, asking: Awaitable[Response]) -> Response:
+    async def _sound_tools(self, params: Params | None, asking: Awaitable[Response]) -> Response:
         """Await the answer to a `tools/list` of a host, and return it without tools that are not
         sound."""
         response = await asking
-        # Called for its exception: raises UpstreamFailed for a page above the limits of a list.
-        what_is_left(self._upstream_context.settings.catalogue, response)
+        await self._catalogue.relayed(params, response)
         return await offload(
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )

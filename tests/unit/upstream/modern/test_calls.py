@@ -108,6 +108,17 @@ async def test_a_tool_with_unsound_annotations_is_not_in_the_catalogue(
     assert [(record.levelname, record.tool) for record in caplog.records] == [("WARNING", "odd")]
 
 
+async def test_what_a_host_was_told_is_known_and_not_read_again(server: ScriptedServer, guest: Guest) -> None:
+    """A task that comes after the list then needs no server to be made."""
+    odd = {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}
+    server.tools.append({"name": "odd", "inputSchema": odd})
+    told = await guest.session.call(UpstreamCall("tools/list"), guest.heard.of_calls)
+    assert [tool["name"] for tool in value_of(told)["tools"]] == ["echo"]
+    assert (bool(guest.session.listed("echo")), guest.session.listed("odd")) == (True, None)
+    assert set(await guest.session.tools()) == {"echo"}
+    assert len(server.heard("tools/list")) == 1
+
+
 async def test_only_pages_of_tools_are_looked_through(server: ScriptedServer, guest: Guest) -> None:
     odd = {"name": "odd", "inputSchema": {"properties": {"n": {"type": "number", "x-mcp-header": "N"}}}}
     server.script["echo"] = result({"content": [], "tools": [odd]})

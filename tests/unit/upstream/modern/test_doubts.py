@@ -1,14 +1,16 @@
 """A server of the modern era that answers like one of the other is asked again who it is, now and then."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from helpers.manual_clock import ManualClock
-from helpers.server import ScriptedServer, error, note
-from helpers.waiting import eventually
+from helpers.server import Hold, ScriptedServer, error, note, status
+from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.upstream.modern.discovery import SURE_FOR
+from unit.upstream.eras import DISCOVERED
 from unit.upstream.houses import Guest
 from unit.upstream.modern.asking import ALL_KINDS, LISTEN, failure_of
 from unit.upstream.modern.conftest import NewGuest
@@ -65,6 +67,24 @@ async def test_an_error_of_this_era_is_no_reason_to_doubt(
     await doubting.call()
     await doubting.call()
     assert len(server.heard("server/discover")) == 1
+
+
+@covers("V-ERA-8")
+async def test_while_a_server_is_asked_who_it_is_others_use_what_it_said_before(
+    server: ScriptedServer, guest: Guest
+) -> None:
+    """A bare status may be of the tool alone, and all that are refused so ask together."""
+    await guest.call()
+    server.script["strange"] = status(404)
+    server.methods["server/discover"] = hold = Hold()
+    refused = [asyncio.create_task(failure_of(guest.call("strange"))) for _ in range(3)]
+    async with bounded():
+        await hold.begun.wait()
+        await eventually(lambda: len(server.heard("tools/call")) == 4)
+        assert (await guest.call()).error is None
+        hold.release(DISCOVERED)
+        assert [await each for each in refused] == [("refused", False)] * 3
+    assert len(server.heard("server/discover")) == 2
 
 
 async def test_a_stream_that_stands_goes_on_when_its_server_was_doubted(

@@ -122,6 +122,50 @@ async def test_a_call_of_a_session_that_its_server_forgot_is_made_in_another_one
         assert (await guest.call()).error is None
 
 
+@pytest.mark.parametrize("status", [400, 404, 410])
+async def test_all_calls_of_a_session_that_its_server_forgot_go_on_in_another_one(
+    events: SseServer, guest: Guest, status: int
+) -> None:
+    """The stream of the forgotten session may stay open, and the server need not refuse all calls at once."""
+    async with bounded():
+        await guest.call()
+        events.forgotten["s0"] = status
+        answers = await asyncio.gather(*(guest.call() for _ in range(5)))
+    assert [answer.error for answer in answers] == [None] * 5
+    assert len(events.gets) == 2
+
+
+async def test_a_call_that_was_accepted_is_answered_on_the_stream_of_a_session_that_is_unknown_now(
+    events: SseServer, guest: Guest
+) -> None:
+    """So it is behind a balancer that sends POSTs to any replica: the one with the stream still knows it."""
+    events.silent.add("tool:slow")
+    async with bounded():
+        calling = asyncio.create_task(guest.call("slow"))
+        line, asked = await events.asked("tools/call")
+        events.forgotten["s0"] = 404
+        assert (await guest.call()).error is None
+        line.answer(asked, {"content": []})
+        assert (await calling).error is None
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_a_message_that_its_server_does_not_take_fails_alone(
+    events: SseServer, guest: Guest, status: int
+) -> None:
+    events.silent.add("tool:slow")
+    events.refused_tools["strange"] = status
+    async with bounded():
+        calling = asyncio.create_task(guest.call("slow"))
+        line, asked = await events.asked("tools/call")
+        with pytest.raises(UpstreamFailed, match=f"HTTP status {status}") as failed:
+            await guest.call("strange")
+        assert (failed.value.reason, failed.value.dispatched) == ("refused", False)
+        line.answer(asked, {"content": []})
+        assert (await calling).error is None
+    assert len(events.gets) == 1
+
+
 async def test_a_post_that_is_refused_fails_its_call_alone(events: SseServer, guest: Guest) -> None:
     async with bounded():
         await guest.call()
