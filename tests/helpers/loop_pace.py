@@ -30,6 +30,11 @@ def timeout(seconds: float) -> asyncio.Timeout:
     return made
 
 
+def has_timeout_until(when: float) -> bool:
+    """Whether such a timeout ends until then, by the loop's time."""
+    return any((each.when() or when + 1) <= when for each in _timeouts)
+
+
 @contextmanager
 def paced(factor: float) -> Iterator[None]:
     """Have the timers of the running loop go that much faster, or slower, for the length of a block."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from helpers.virtual_time import keep_busy, virtual_time
-from helpers.waiting import eventually
+from helpers.waiting import bounded, eventually
 
 HOUR = 3600.0
 
@@ -59,6 +59,18 @@ async def test_no_timer_overtakes_what_one_socket_sends_to_another() -> None:
                 assert await reader.readline() == b"ping\n"
         writer.close()
         await writer.wait_closed()
+
+
+@pytest.mark.usefixtures("jumps")
+async def test_the_longest_wait_of_a_test_does_not_end_while_a_busy_machine_still_brings_something() -> None:
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    late = threading.Timer(0.1, loop.call_soon_threadsafe, [came.set])
+    # A thread that nobody knows to be at work.
+    late.name = "asyncio_late"
+    late.start()
+    async with bounded():
+        await came.wait()
+    late.join()
 
 
 @pytest.mark.usefixtures("jumps")
