@@ -50,6 +50,7 @@ LONG: Final = frozenset({
     "tests/observability/test_queries_of_it.py",
     "tests/replicas/test_clocks_apart.py",
     "tests/shared_store/test_failover.py",
+    "tests/suites/test_directly.py",
 })  # fmt: skip
 """Files that take long, many of them with all pairs of released hosts and servers. Only `make long` runs them."""
 

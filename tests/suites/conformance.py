@@ -19,6 +19,7 @@ PACKAGES = {CONFORMANCE: "@modelcontextprotocol/conformance", NEXT_CONFORMANCE: 
 BLOCKING, ASKING = ("conformance_server.py", "1.23.3"), ("modern_questions_server.py", "2.3.0")
 """Two servers. One is of 2025-11-25: it blocks, and asks in the middle of its calls. The other is of both eras: it has
 fewer tools, asks before it answers, and has no tasks."""
+ENVIRONMENTS = tuple(f"mcp-{version}" for _, version in (BLOCKING, ASKING))
 WITHIN = 60.0
 """Seconds for a part; some scenarios of tasks wait for a second or two."""
 

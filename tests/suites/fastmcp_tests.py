@@ -3,12 +3,12 @@
 What a proxy of FastMCP does there, taskgate does instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from example import environments
 
 from suites.runs import Run, pytest_run
-from suites.verdicts import FASTMCP_CLIENT, FASTMCP_PROXY, Suite
+from suites.verdicts import FASTMCP_CLIENT, FASTMCP_PROXY, Outcomes, Suite
 
 CLIENT = (
     "test_elicitation.py",
@@ -35,7 +35,7 @@ PROXY = (
     "test_stateful_proxy_client.py",
 )
 """Those about what crosses a proxy; the others are about its factories, headers of HTTP and errors of schemas."""
-FOLDERS = {FASTMCP_CLIENT: "tests/client/", FASTMCP_PROXY: "tests/server/providers/proxy/"}
+FOLDERS: Mapping[Suite, str] = {FASTMCP_CLIENT: "tests/client/", FASTMCP_PROXY: "tests/server/providers/proxy/"}
 MOUNTS = 260
 """They do not connect more often."""
 
@@ -45,6 +45,11 @@ def run(suite: Suite) -> Run:
     if suite is FASTMCP_CLIENT:
         return _run(suite, "fastmcp_plugin", CLIENT)
     return _run(suite, "fastmcp_proxy_plugin", PROXY)
+
+
+def rows(suite: Suite, found: Outcomes) -> Outcomes:
+    """What pytest found, by row."""
+    return {name.removeprefix(FOLDERS[suite]): problem for name, problem in found.items()}
 
 
 def _run(suite: Suite, plugin: str, files: Sequence[str]) -> Run:

@@ -8,34 +8,27 @@ import pytest_asyncio
 from interop.peers import HOME, output_of, require_peers
 from interop.suite import passes
 from peers import install
-from suites.conformance import ASKING, BLOCKING, PACKAGES, PARTS, Places, outcomes, places
+from suites.conformance import ENVIRONMENTS, PACKAGES, PARTS, Places, outcomes, places
 from suites.verdicts import CONFORMANCE, Suite, disagreements
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
-each_part = pytest.mark.parametrize(("suite", "part"), PARTS, ids=lambda each: str(getattr(each, "release", each)))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mapping[tuple[str, str], Places]]:
     """The servers, directly and behind a gateway."""
-    require_peers(*(f"mcp-{version}" for _, version in (BLOCKING, ASKING)))
+    require_peers(*ENVIRONMENTS)
     async with places(tmp_path_factory.mktemp("conformance")) as found:
         yield found
 
 
-@each_part
-@pytest.mark.parametrize("directly", [False, True], ids=["through taskgate", "directly"])
+@pytest.mark.parametrize(("suite", "part"), PARTS, ids=lambda each: str(getattr(each, "release", each)))
 async def test_each_row_has_the_outcome_of_its_verdict(
-    served: Mapping[tuple[str, str], Places],
-    tmp_path_factory: pytest.TempPathFactory,
-    suite: Suite,
-    part: str,
-    directly: bool,
+    served: Mapping[tuple[str, str], Places], tmp_path_factory: pytest.TempPathFactory, suite: Suite, part: str
 ) -> None:
-    place = served[PARTS[suite, part].server]
-    url = place.directly if directly else place.through_taskgate
+    url = served[PARTS[suite, part].server].through_taskgate
     seen = await outcomes(suite, part, url, tmp_path_factory.mktemp("judgement"))
-    found = disagreements(suite.verdicts()[part], seen, directly=directly)
+    found = disagreements(suite.verdicts()[part], seen)
     assert not found, "\n".join(found)
 
 

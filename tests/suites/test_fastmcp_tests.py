@@ -5,19 +5,16 @@ from pathlib import Path
 import pytest
 
 from interop.peers import require_peers
-from suites.fastmcp_tests import FOLDERS, run
+from suites.fastmcp_tests import FOLDERS, rows, run
 from suites.verdicts import Suite, disagreements
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("directly", [False, True], ids=["through taskgate", "directly"])
 @pytest.mark.parametrize("suite", FOLDERS, ids=["client", "proxy"])
-async def test_each_row_has_the_outcome_of_its_verdict(tmp_path: Path, suite: Suite, directly: bool) -> None:
+async def test_each_row_has_the_outcome_of_its_verdict(tmp_path: Path, suite: Suite) -> None:
     require_peers(suite.environment, packages=False)
-    made = run(suite)
-    found = await (made.directly(tmp_path) if directly else made.through_taskgate(tmp_path))
+    found = await run(suite).through_taskgate(tmp_path)
     (verdicts,) = suite.verdicts().values()
-    outcomes = {name.removeprefix(FOLDERS[suite]): problem for name, problem in found.items()}
-    wrong = disagreements(verdicts, outcomes, directly=directly)
+    wrong = disagreements(verdicts, rows(suite, found))
     assert not wrong, "\n".join(wrong)

@@ -28,15 +28,6 @@ async def test_each_row_has_the_outcome_of_its_verdict(outcomes: Mapping[str, Ou
     assert not found, "\n".join(found)
 
 
-async def test_each_row_passes_directly(tmp_path_factory: pytest.TempPathFactory) -> None:
-    require_peers(INTERACTION.environment, packages=False)
-    found = await asyncio.gather(*(run(part).directly(tmp_path_factory.mktemp("suite")) for part in PARTS))
-    for part, each in zip(PARTS, found, strict=True):
-        outcomes = rows(part, each)
-        assert [*outcomes] == [*INTERACTION.verdicts()[part]]
-        assert {row: problem for row, problem in outcomes.items() if problem} == {}
-
-
 async def test_a_row_that_sees_tasks_announced_passes_where_no_call_becomes_one(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -12,18 +12,14 @@ from suites.verdicts import TYPESCRIPT_ROWS, Outcomes, disagreements
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[False, True], ids=["through taskgate", "directly"])
-async def heard(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[bool, Mapping[str, Outcomes]]:
-    """Whether there is no gateway, and the outcomes of all parts."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcomes]:
+    """The outcomes of all parts."""
     require_peers()
-    directly: bool = request.param
-    return directly, await outcomes(lambda: tmp_path_factory.mktemp("rows"), directly=directly)
+    return await outcomes(lambda: tmp_path_factory.mktemp("rows"), directly=False)
 
 
 @pytest.mark.parametrize("part", SHARES)
-async def test_each_row_has_the_outcome_of_its_verdict(heard: tuple[bool, Mapping[str, Outcomes]], part: str) -> None:
-    directly, found = heard
-    wrong = disagreements(TYPESCRIPT_ROWS.verdicts()[part], found[part], directly=directly)
+async def test_each_row_has_the_outcome_of_its_verdict(found: Mapping[str, Outcomes], part: str) -> None:
+    wrong = disagreements(TYPESCRIPT_ROWS.verdicts()[part], found[part])
     assert not wrong, "\n".join(wrong)

@@ -123,7 +123,8 @@ def section() -> str:
 _HEAD = """## Suites of other projects
 
 Released suites run through taskgate with its defaults and without authentication. `make suites`
-runs them. Every row has a verdict in `tests/suites`, and a row with another outcome fails the test.
+runs them, and `make test-all` runs them through taskgate. Every row has a verdict in `tests/suites`,
+and a row with another outcome fails the test.
 
 - *directly*: the rows that pass without taskgate. For the requests, gunicorn's own parser is asked.
 - *through taskgate*: the rows that pass with taskgate between host and server.
