@@ -37,11 +37,10 @@ MOST_AGAIN = 5
 AGAIN = 2
 """How often each of them must pass alone."""
 MOST_TOLD = 100
-UNMEASURED = 3.0
-"""Seconds that a new file is taken to last."""
+MEASURED_FROM = 0.5
+"""Seconds of a file that is written down. Any other is taken to last as long."""
 LONGEST_BATCH = 120.0
 """Seconds of a batch of several files."""
-MEASURED_FROM = 0.5
 _HINT = re.compile(r" ?\(?(?:on )?Debian: apt-get install (?:--no-install-recommends )?([\w. -]+)\)?", re.IGNORECASE)
 
 
@@ -98,8 +97,8 @@ class Batch:
 
 
 def batches(seconds: dict[str, float], options: tuple[str, ...], longest: float = LONGEST_BATCH) -> Iterator[Batch]:
-    """The files in batches of one folder each, in their order, none longer than `longest` but single files."""
-    for folder, files in groupby(sorted(seconds), key=lambda file: file.rpartition("/")[0]):
+    """The files in batches of one folder of `tests` each, in order, none longer than `longest` but single files."""
+    for folder, files in groupby(sorted(seconds), key=lambda file: "/".join(file.split("/")[:2])):
         batch: list[str] = []
         for file in files:
             if batch and sum(map(seconds.__getitem__, batch)) + seconds[file] > longest:
@@ -225,7 +224,7 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", default=["tests"], help="files and folders (default: tests)")
     asked = parser.parse_intermixed_args()
     form = FORMS[asked.form]
-    seconds = {file: json.loads(SECONDS.read_text()).get(file, UNMEASURED) for file in _files(asked.paths)}
+    seconds = {file: json.loads(SECONDS.read_text()).get(file, MEASURED_FROM) for file in _files(asked.paths)}
     began = time.monotonic()
     lanes = Lanes()
     lanes.run(form.work(seconds), asked.lanes)
@@ -243,12 +242,23 @@ def main() -> int:
         before = json.loads(SECONDS.read_text())
         found = measured(before, form.files(seconds), lanes.tally.seconds)
         SECONDS.write_text(f"{json.dumps(found, indent=0)}\n")
-        for file, each in lanes.tally.busy.most_common(MOST_TOLD):
-            sys.stdout.write(f"{file}: {each:.0f} s of the processors\n")
+        sys.stdout.writelines(costs(lanes.tally))
     for name in failed:
         sys.stdout.write(f"FAILED {name}\n")
     sys.stdout.write(f"{closing_line(form, lanes.tally, time.monotonic() - began)}\n")
     return int(lanes.broken or bool(failed))
+
+
+def costs(tally: Tally) -> Iterator[str]:
+    """A line for each folder, and for the files that cost most: seconds of the clock, and of the processors."""
+    folders: dict[str, Counter[str]] = {"seconds": Counter(), "busy": Counter()}
+    for name, found in folders.items():
+        for file, each in getattr(tally, name).items():
+            parts = file.split("/")
+            found["/".join(parts[: 3 if parts[1] == "unit" else 2])] += each
+    for seconds, busy, most in ((folders["seconds"], folders["busy"], None), (tally.seconds, tally.busy, MOST_TOLD)):
+        for name, each in busy.most_common(most):
+            yield f"{name}: {seconds[name]:.0f} s, {each:.0f} s of the processors\n"
 
 
 def measured(before: Mapping[str, float], ran: Container[str], found: Mapping[str, float]) -> dict[str, float]:

@@ -22,6 +22,7 @@ from house.lanes import (
     again,
     batches,
     closing_line,
+    costs,
     measured,
     skipped_line,
 )
@@ -162,13 +163,25 @@ def test_the_long_form_has_what_the_form_of_everything_leaves_out() -> None:
 
 
 def test_a_batch_has_files_of_one_folder_up_to_its_seconds() -> None:
-    seconds = {"a/test_1.py": 4.0, "a/test_2.py": 5.0, "a/test_3.py": 6.0, "b/test_1.py": 1.0, "b/test_2.py": 30.0}
+    files = {"a/test_1.py": 4.0, "a/in/test_2.py": 5.0, "a/test_3.py": 6.0, "b/test_1.py": 1.0, "b/test_2.py": 30.0}
+    seconds = {f"tests/{file}": each for file, each in files.items()}
     found = [(batch.files, batch.seconds) for batch in batches(seconds, (), 10)]
     assert found == [
-        (("a/test_1.py", "a/test_2.py"), 9),
-        (("a/test_3.py",), 6),
-        (("b/test_1.py",), 1),
-        (("b/test_2.py",), 30),
+        (("tests/a/in/test_2.py", "tests/a/test_1.py"), 9),
+        (("tests/a/test_3.py",), 6),
+        (("tests/b/test_1.py",), 1),
+        (("tests/b/test_2.py",), 30),
+    ]
+
+
+def test_a_measured_run_says_what_folders_and_files_cost() -> None:
+    one, two = "tests/unit/auth/test_keys.py", "tests/interop/test_matrix.py"
+    tally = Tally(seconds=Counter({one: 2.0, two: 8.0}), busy=Counter({one: 1.0, two: 4.0}))
+    assert [*costs(tally)] == [
+        "tests/interop: 8 s, 4 s of the processors\n",
+        "tests/unit/auth: 2 s, 1 s of the processors\n",
+        f"{two}: 8 s, 4 s of the processors\n",
+        f"{one}: 2 s, 1 s of the processors\n",
     ]
 
 
