@@ -15,7 +15,7 @@ from helpers.gateway.replicas import key_file
 from helpers.host.host import Host
 from helpers.server import Hold, Rounds, ScriptedServer, Turn, result
 from helpers.stored_tasks import StoredTask, copied, stored_task, stored_tasks, with_another_question
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded, eventually, until
 from interaction.bridges import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
 from interaction.falls import LOST, MortalStore
 from interaction.questions import ACCEPTED, ELICIT, capable
@@ -35,6 +35,11 @@ def sections(folder: Path, **more: Any) -> dict[str, Any]:
 async def resting(folder: Path, task: str, count: int) -> StoredTask:
     """The task as it is stored, once its call rests with so many questions open."""
     return await stored_task(folder, task, lambda found: found.checkpoint and len(found.inputs) == count)
+
+
+async def asking(host: Host, task: str, count: int) -> dict[str, Any]:
+    """The task as its host sees it, once that sees so many questions: the file may have them a moment before."""
+    return await until(lambda: host.task(task), lambda found: len(found.get("inputRequests", {})) == count)
 
 
 async def fallen(
@@ -59,7 +64,7 @@ async def fallen(
         host = gateway.modern(capabilities=ASKABLE)
         task: str = (await host.start("report"))["taskId"]
         await resting(elsewhere, task, count)
-        asked = keys(await host.task(task))
+        asked = keys(await asking(host, task, count))
         if dies_after is not None:
             store.die_after(dies_after)
         if answers:
@@ -252,7 +257,8 @@ async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_a
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
-        (key,) = (await resting(tmp_path, task, 1)).inputs
+        await resting(tmp_path, task, 1)
+        (key,) = (await asking(host, task, 1))["inputRequests"]
         await host.update(task, {key: ACCEPTED})
         async with bounded():
             await second.begun.wait()
