@@ -35,8 +35,8 @@ help:
 	@echo 'make storms  1,000 connections of hosts without tasks are cut while calls run; CUTS=200 for fewer, SEED=2 for other moments'
 	@echo 'make handoff  calls of up to 30 ceilings by hosts without tasks; writes docs/handoff-matrix.md; ten minutes'
 	@echo 'make mistakes  22 usual mistakes by released hosts; writes what each shows in docs/reference/mistakes.md; a minute'
-	@echo 'make suites  suites of other projects, and rows after their requirements, through taskgate; writes their table in'
-	@echo '             docs/compatibility.md; seven minutes'
+	@echo 'make suites  suites of other projects, and rows after their requirements, directly and through taskgate; writes their'
+	@echo '             table in docs/compatibility.md; seven minutes after the first time; ONLY=interaction for one of them'
 	@echo 'make fuzz    every property with twenty times the examples of `make test-all`; SEED=1 for others'
 	@echo 'make differential  compares the output of this package with an earlier commit, for many messages and heads; BASE=commit SEED=7'
 	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
@@ -173,8 +173,8 @@ mistakes: $(STAMP) environments peers
 
 # Part of `make test-all`. The table of the suites is in docs/compatibility.md.
 suites: $(STAMP) environments peers
-	$(PY) -m pytest -q tests/suites
 	$(PY) -m tests.interop.matrix
+	$(PY) -m pytest -q tests/suites $(if $(ONLY),-k '$(ONLY)')
 
 # A short run against the landing before is part of `make test-all`.
 BASE ?=

@@ -136,7 +136,7 @@ Each cell is a released host with a released server, through taskgate. None of t
 Only the newest server-everything has tasks of its own. Host and server can have different
 revisions: taskgate uses the revision of each.
 
-`python -m tests.interop.matrix` writes this page, and `tests/interop/test_matrix.py` tries every
+`make suites` writes this page, and `tests/interop/test_matrix.py` tries every
 cell. [The last section](#what-a-host-sees-of-a-refusal) shows what hosts do with refusals.
 
 - Of agent runtimes (Pydantic AI, Strands, Agent Framework) the MCP client is tried, without a model.

@@ -31,7 +31,7 @@ def test_each_verdict_of_a_suite_links_to_a_page_that_is_there(suite: Suite) -> 
 
 
 def test_the_page_has_the_table_of_the_verdicts() -> None:
-    assert section() in PAGE.read_text(encoding="utf-8"), "make suites writes it anew"
+    assert section() in PAGE.read_text(encoding="utf-8"), "make suites writes it anew before it runs them"
 
 
 def test_a_file_has_parts_with_rows() -> None:

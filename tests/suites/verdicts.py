@@ -8,7 +8,7 @@ A file has a heading for each part of its suite, and a line for each row: the ro
     gains: REASON (LINK)      it fails without taskgate; the link explains why not with it
     neither: REASON (LINK)    it fails without taskgate too; the link explains why
 
-`python -m tests.interop.matrix` writes the table into `docs/compatibility.md`.
+`.venv/bin/python -m tests.interop.matrix` writes the table into `docs/compatibility.md`.
 """
 
 import json
@@ -62,6 +62,8 @@ FASTMCP_PROXY = Suite("suite-fastmcp-4.2.3", "tests of FastMCP's proxy", HOME / 
 TYPESCRIPT_ROWS = Suite(
     "@modelcontextprotocol/server", "rows after the TypeScript SDK's requirements", HOME / "typescript_rows.txt"
 )
+counted: list[str] = []
+"""What was found in this run, a line for each part."""
 SUITES = (INTERACTION, TYPESCRIPT_ROWS, FASTMCP_CLIENT, FASTMCP_PROXY, CONFORMANCE, NEXT_CONFORMANCE, REQUESTS)
 
 
@@ -101,6 +103,15 @@ def disagreements(verdicts: Rows, outcomes: Outcomes, *, directly: bool = False)
     return found
 
 
+def judge(suite: Suite, part: str, outcomes: Outcomes, *, directly: bool = False) -> None:
+    """Fail unless each row of a part has the outcome of its verdict; what was counted is said at the end of a run."""
+    verdicts, way = suite.verdicts()[part], "directly" if directly else "through taskgate"
+    passed = sum(problem is None for problem in outcomes.values())
+    counted.append(f"{suite.title}: {part}: {passed} of {len(verdicts)} rows pass {way}")
+    wrong = disagreements(verdicts, outcomes, directly=directly)
+    assert not wrong, "\n".join(wrong)
+
+
 def _passes(verdict: str, *, directly: bool) -> bool:
     """Whether a row with this verdict passes, without taskgate or through it."""
     kind = verdict.partition(":")[0]
@@ -116,22 +127,32 @@ def section() -> str:
             directly, passed = (sum(_passes(each, directly=way) for each in rows.values()) for way in (True, False))
             accepted, wrong = (kinds.count(kind) for kind in KINDS)
             counts = f"{len(rows)} | {directly} | {passed} | {accepted} | {wrong}"
-            lines.append(f"| {suite.title}: {part} | {suite.release} | {counts} |")
+            title = f"[{suite.title}](../tests/suites/{suite.file.name})"
+            lines.append(f"| {title}: {part} | {suite.release} | {counts} |")
     return f"{_HEAD}\n{chr(10).join(lines)}\n"
 
 
 _HEAD = """## Suites of other projects
 
 Released suites run through taskgate with its defaults and without authentication. `make suites`
-runs them, and `make test-all` runs them through taskgate. Every row has a verdict in `tests/suites`,
-and a row with another outcome fails the test.
+runs them directly and through taskgate, and ends with the counts of both. `make test-all` runs them
+through taskgate. `make suites ONLY=interaction` runs one suite: the other names are `typescript`,
+`fastmcp`, `conformance` and `gunicorn`. The first run fetches the releases from PyPI and npm: it takes
+ten minutes and two gigabytes.
+
+The table is counted from the files that it names. They have a line for each row, with its verdict. A
+row with another outcome fails the test.
 
 - *directly*: the rows that pass without taskgate. For the requests, gunicorn's own parser is asked.
 - *through taskgate*: the rows that pass with taskgate between host and server.
-- *accepted*: the outcome differs on purpose. The row's line links to the reason.
-- *to be fixed*: the outcome is wrong. The row's line says why.
+- *accepted* (`differs`): the outcome differs on purpose. The row's line links to the reason.
+- *to be fixed* (`fails`): the outcome is wrong. The row's line says why.
 
-A row that fails in both ways counts in the first column alone.
+A row that fails in both ways (`neither`) counts in the first column alone. Some rows pass through
+taskgate alone (`gains`).
+
+Of the interaction suite run the rows that connect host and server by Streamable HTTP. Those within one
+process, over other transports, and about transports and tokens are left out.
 
 Four rows of each legacy part of the interaction suite see that taskgate announces tasks. They pass
 with `tasks: {upgrade: []}`, where no call becomes one.
