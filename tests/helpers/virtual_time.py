@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 from helpers.loop_pace import has_timeout_until
@@ -37,8 +38,9 @@ def virtual_time(grace: float = _GRACE) -> Iterator[None]:
     """Have time be virtual in all loops for the length of a block.
 
     A second or more is jumped over only after so much `grace`: what sockets send takes longer on a busy machine.
+    Programs that run already are those of other tests.
     """
-    before, _Selector.grace = (_Selector.jumps, queue.SimpleQueue), grace
+    before, _Selector.grace, _Selector.standing = (_Selector.jumps, queue.SimpleQueue), grace, _children()
     _Selector.jumps, queue.SimpleQueue = True, _JobQueue  # type: ignore[misc]
     _JobQueue.unfinished, _JobQueue.ending = set(), set()
     try:
@@ -123,6 +125,8 @@ class _Selector(selectors.DefaultSelector):
 
     jumps: ClassVar[bool] = False
     grace: ClassVar[float] = _GRACE
+    standing: ClassVar[frozenset[str]] = frozenset()
+    """Programs that ran before time was virtual, by id."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +174,7 @@ class _Selector(selectors.DefaultSelector):
 
     def _is_another_at_work(self) -> bool:
         is_busy = self.jobs > 0 or len(_JobQueue.unfinished) > 0 or any(map(_is_at_work, threading.enumerate()))
-        return is_busy or _has_child()
+        return is_busy or not _children() <= self.standing
 
 
 def _is_at_work(thread: threading.Thread) -> bool:
@@ -178,13 +182,17 @@ def _is_at_work(thread: threading.Thread) -> bool:
     return not is_idle and thread is not threading.current_thread()
 
 
-def _has_child() -> bool:
-    """Whether a program runs, or has ended and is not waited for yet."""
+def _children() -> frozenset[str]:
+    """The programs that run, or have ended and are not waited for yet, by id."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return False
-    return True
+        return frozenset()
+    found: set[str] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.update((thread / "children").read_text().split())
+    return frozenset(found)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

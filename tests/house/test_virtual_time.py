@@ -129,6 +129,15 @@ async def test_while_a_program_runs_time_is_that_of_the_machine() -> None:
     assert time.monotonic() - real < 60
 
 
+async def test_a_program_that_other_tests_share_holds_no_time_up() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as program:
+        with virtual_time():
+            real = time.monotonic()
+            await asyncio.sleep(HOUR)
+            assert time.monotonic() - real < 60
+        program.communicate(b"\n")
+
+
 @pytest.mark.usefixtures("jumps")
 async def test_a_long_wait_takes_few_looks() -> None:
     looks, end = 0, asyncio.get_running_loop().time() + HOUR / 100
