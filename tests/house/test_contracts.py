@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = Path("proxy", "taskgate")
 

@@ -52,6 +52,8 @@ def test_e():
 PARAMETRIZED = """
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("letter", ["x", "y"])
 def test_it(letter, number):

@@ -11,6 +11,8 @@ import pytest
 
 from house.documents import CHECKOUT
 
+pytestmark = pytest.mark.thorough
+
 COPIED = ("docs", "config", "grafana", "example", "tests", "proxy", "bench")
 
 

@@ -9,6 +9,10 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+pytestmark = pytest.mark.thorough
+
 PACKAGE = Path(__file__).parents[2] / "proxy" / "taskgate"
 QUOTED = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(\))?")
