@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers.commit_before import package_of
 
-BASE = os.environ.get("DIFFERENTIAL_BASE") or "48743fde"
+BASE = os.environ.get("DIFFERENTIAL_BASE") or "65de4136"
 """The landing before."""
 SEED = os.environ.get("DIFFERENTIAL_SEED") or "1"
 
