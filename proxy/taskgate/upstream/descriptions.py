@@ -225,10 +225,11 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         self._read_list = make
         self._elapsed = clock.elapsed
         self._age = inf if age is None else age.total_seconds()
-        self._old_at = inf
+        self.old_at = inf
+        """The time by the clock from which on the list is to be read again."""
         self._again_at = -inf
-        # What was known when the list was last read again; None after `forget`.
-        self._before: Mapping[str, ListedTool] | None = None
+        self.before: Mapping[str, ListedTool] | None = None
+        """What is used while the list is read again for a tool that is not in it; None at other times."""
         # What was known at the last `forget`; None once the list was read again.
         self._forgotten: Mapping[str, ListedTool] | None = None
         # The hash of the list that went to the host last, if its tools were taken.
@@ -238,8 +239,8 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         """Return the tool as it is known, without a wait; None if it is unknown."""
         known = self.value
         if known is None:
-            return None if self._before is None else self._before.get(tool)
-        if self._elapsed() >= self._old_at:
+            return None if self.before is None else self.before.get(tool)
+        if self._elapsed() >= self.old_at:
             self._renew_old()
         return known.get(tool)
 
@@ -247,25 +248,25 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         """Return the tools. Read the list again, but not too often, if it is an earlier one without
         `wanted`; others get that meanwhile. If the server is down, return a forgotten list that has `wanted`. Raises
         UpstreamFailed, for a call that was not sent."""
-        known, before = self.value, self._before
+        known, before = self.value, self.before
         if before is not None and not self.is_empty and known is None and (wanted is None or wanted in before):
             # The list is read again for another tool.
             return before
         if known is not None:
             now = self._elapsed()
             if wanted is None or wanted in known:
-                if now >= self._old_at:
+                if now >= self.old_at:
                     self._renew_old()
                 return known
             if now - self._again_at >= READ_AGAIN:
-                self._again_at, self._before = now, known
+                self._again_at, self.before = now, known
                 super().forget()
         forgotten = self._forgotten
         try:
             found = await self.get()
         except UpstreamFailed as failure:
             # What was known is still the best that there is.
-            before, self._before = self._before, None
+            before, self.before = self.before, None
             if before is not None and self.is_empty:
                 self.put(before)
             if failures.is_down(failure) and forgotten is not None and (wanted is None or wanted in forgotten):
@@ -273,7 +274,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
-        self._before = None
+        self.before = None
         # It may have been forgotten while it was read.
         self._forgotten = found if self.value is None else None
         return found
@@ -307,7 +308,7 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
 
     def forget(self) -> None:
         """Forget the list, because it may have changed."""
-        self._before = self._digest = None
+        self.before = self._digest = None
         self._forgotten = self._forgotten if self.value is None else self.value
         super().forget()
 
@@ -319,10 +320,10 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
     def _taken(self, tools: Mapping[str, ListedTool], ttl: float) -> Mapping[str, ListedTool]:
         """Return tools that the server listed now, for so many seconds; 0 if it does not say."""
         age = max(ttl, LEAST_AGE) if ttl and self._age < inf else self._age
-        self._old_at = self._elapsed() + age
+        self.old_at = self._elapsed() + age
         return tools
 
     def _renew_old(self) -> None:
         """Read an old list again in the background, and use it until then."""
-        self._old_at = self._elapsed() + self._age
+        self.old_at = self._elapsed() + self._age
         self.renew()

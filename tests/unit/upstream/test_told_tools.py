@@ -1,14 +1,16 @@
 """What a session knows of tools because its host asked for them, before it has read the catalogue itself."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from helpers.manual_clock import ManualClock
 from helpers.server import ScriptedServer, note
 from helpers.waiting import eventually
 from taskgate.protocol.messages import Params, Response
 from taskgate.upstream.calls import UpstreamCall
-from unit.upstream.conftest import Caller
+from unit.upstream.conftest import Caller, new_caller
 
 TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 
@@ -87,3 +89,20 @@ async def test_what_is_no_list_is_passed_on_and_teaches_nothing(server: Scripted
     server.tools = "none"  # type: ignore[assignment]
     await host_lists(caller)
     assert caller.session.listed("echo") is not None
+
+
+async def test_an_old_list_is_read_again_once_somebody_asks_what_is_listed(server: ScriptedServer) -> None:
+    """A task asks so, and its host may never ask for the list again."""
+    clock = ManualClock()
+    caller = new_caller(server.url, clock=clock, catalogue_age=timedelta(minutes=5))
+    await host_lists(caller)
+    server.tools = [{**TOOL, "name": "other"}]
+    clock.advance(timedelta(minutes=4))
+    assert caller.session.listed("echo") is not None
+    assert len(server.heard("tools/list")) == 1
+    clock.advance(timedelta(minutes=2))
+    assert caller.session.listed("echo") is not None
+    await eventually(lambda: caller.session.listed("other"))
+    assert len(server.heard("tools/list")) == 2
+    await caller.session.close()
+    await caller.upstream.close()

@@ -17,7 +17,7 @@ from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import era_of_refusal
-from taskgate.protocol.discovery import ServerDescription, ToolList
+from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import LIST_CHANGED, declares_changes
 from taskgate.protocol.vocabulary import LIST_METHODS, TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
@@ -75,7 +75,7 @@ class LegacySession:
         self._host = host
         self._clock = clock
         self._catalogue = Catalogue(self._read_catalogue, clock, age=upstream_context.settings.catalogue_age)
-        self.tools, self.listed = self._catalogue.with_tool, self._catalogue.listed
+        self.tools = self._catalogue.with_tool
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
         self._unwelcome = unwelcome
@@ -172,6 +172,13 @@ class LegacySession:
         connection, dialect = self._connection.value, self._upstream_context.dialect
         if connection is not None and dialect.allows_notification(notification, self._host):
             connection.conversation.say(dialect.notification(notification), droppable=True)
+
+    def listed(self, tool: str) -> ListedTool | None:
+        # As the catalogue does, but each call comes by here, and enters no further module for it.
+        known = self._catalogue.value or self._catalogue.before
+        if known is not None and self._clock.elapsed() >= self._catalogue.old_at:
+            return self._catalogue.listed(tool)
+        return None if known is None else known.get(tool)
 
     async def listen_for(self, changes: frozenset[str]) -> frozenset[str]:
         """Return nothing: a legacy server cannot be asked for what it does not declare."""
