@@ -171,7 +171,7 @@ mistakes: $(STAMP) environments peers
 	MISTAKES=write $(PY) -m pytest -q tests/interop/test_mistakes.py -k each_host
 	$(PY) -m tests.interop.mistakes
 
-# Part of `make test-all`. The table of the suites is in docs/compatibility.md.
+# Through taskgate they are part of `make test-all`. Their table is in docs/compatibility.md.
 suites: $(STAMP) environments peers
 	$(PY) -m tests.interop.matrix
 	$(PY) -m pytest -q tests/suites $(if $(ONLY),-k '$(ONLY)')

@@ -30,9 +30,9 @@ def timeout(seconds: float) -> asyncio.Timeout:
     return made
 
 
-def has_timeout_until(when: float) -> bool:
-    """Whether such a timeout ends until then, by the loop's time."""
-    return any((each.when() or when + 1) <= when for each in _timeouts)
+def has_timeout_between(begin: float, end: float) -> bool:
+    """Whether such a timeout ends after the one time and until the other, by the loop's time."""
+    return any(begin < (each.when() or begin) <= end for each in list(_timeouts))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
-from helpers.loop_pace import has_timeout_until
+from helpers.loop_pace import has_timeout_between
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -157,7 +157,7 @@ class _Selector(selectors.DefaultSelector):
         if timeout == 0:
             found = super().select(0)
         elif timeout is not None and not self._is_another_at_work():
-            found = super().select(min(timeout, self._grace_before(now + timeout, timeout)))
+            found = super().select(self._grace_before(now, timeout))
             if not found and not self._is_another_at_work():
                 now += timeout
         else:
@@ -167,10 +167,11 @@ class _Selector(selectors.DefaultSelector):
         self._now = now
         return found
 
-    def _grace_before(self, then: float, timeout: float) -> float:
-        if timeout < 1:
-            return _GRACE
-        return _LAST_GRACE if has_timeout_until(then) else self.grace
+    def _grace_before(self, now: float, timeout: float) -> float:
+        """The seconds of the machine that what is under way has before time jumps so far."""
+        if has_timeout_between(now, now + timeout):
+            return _LAST_GRACE
+        return min(timeout, _GRACE if timeout < 1 else self.grace)
 
     def _is_another_at_work(self) -> bool:
         is_busy = self.jobs > 0 or len(_JobQueue.unfinished) > 0 or any(map(_is_at_work, threading.enumerate()))

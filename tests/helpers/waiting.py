@@ -36,7 +36,9 @@ async def eventually(predicate: Callable[[], object], *, within: float = PATIENC
                 await asyncio.sleep(0 if turns < _TURNS_BEFORE_YIELDING_THE_CPU else pause * pace())
                 pause = min(1.05 * pause, _LONGEST_PAUSE) if is_virtual() else pause
     except TimeoutError:
-        raise AssertionError(f"not true within {within} s: {predicate}") from None
+        # In virtual time it may have become true in the last moment.
+        if not predicate():
+            raise AssertionError(f"not true within {within} s: {predicate}") from None
 
 
 async def until(look: Callable[[], Awaitable[T]], suits: Callable[[T], object] = bool) -> T:

@@ -210,7 +210,7 @@ _CURSOR: Final = '"cursor"'
 
 
 class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
-    """The tools of one session by name: read by `make` on first use, kept until `forget`.
+    """The tools of one session by name: read by `make` on first use, or from what a host got, and kept until `forget`.
 
     A server may list other tools than before and not say so. So a list that is older than `age` is
     read again in the background; None: it is not. A server may say how old its own may be.
@@ -232,8 +232,11 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         """What is used while the list is read again for a tool that is not in it; None at other times."""
         # What was known at the last `forget`; None once the list was read again.
         self._forgotten: Mapping[str, ListedTool] | None = None
-        # The hash of the list that went to the host last, if its tools were taken.
+        # The hash of the list that went to the host last, if its tools were taken, and the seconds that it lasts.
         self._digest: int | None = None
+        self._lasts = inf
+        self.forgets = 0
+        """How often the list was forgotten: one that was asked for before is not taken."""
 
     def listed(self, tool: str) -> ListedTool | None:
         """Return the tool as it is known, without a wait; None if it is unknown."""
@@ -266,8 +269,8 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
             found = await self.get()
         except UpstreamFailed as failure:
             # What was known is still the best that there is.
-            before, self.before = self.before, None
-            if before is not None and self.is_empty:
+            if self.before is not None and self.is_empty:
+                before, self.before = self.before, None
                 self.put(before)
             if failures.is_down(failure) and forgotten is not None and (wanted is None or wanted in forgotten):
                 return forgotten
@@ -285,29 +288,33 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         response: Response,
         read: Callable[[Response], ToolPage],
         bounds: CatalogueBounds,
+        forgets: int,
     ) -> None:
         """Take the tools in a response to the host, `read` from it; `params` are those of its request.
 
-        Pages of a longer list, invalid lists, and the same list as before are ignored. Raises
-        UpstreamFailed if the page exceeds `bounds`.
+        `forgets` is that of the catalogue before the request. Pages of a longer list, invalid lists, and
+        the same list as before are ignored. Raises UpstreamFailed if the page exceeds `bounds`.
         """
         result = response.result
         digest = None if result is None else hash(response.text[result.start : result.end])
         if digest is not None and digest == self._digest and 4 * len(response.text) <= bounds.max_bytes:
             # The list is often unchanged, and a character has four bytes at most.
+            self.old_at = self._elapsed() + self._lasts
             return
         what_is_left(bounds, response)
         if result is None or (params is not None and _CURSOR in params.with_token(0)):
             return
         with suppress(UpstreamFailed):
             page = await offload(len(response.text), partial(read, response))
-            if page.cursor is None:
-                self.forget()
-                self._digest, self._forgotten = digest, None
+            if page.cursor is None and forgets == self.forgets:
+                super().forget()
+                self.before = self._forgotten = None
+                self._digest = digest
                 self.put(self._taken(page.tools, page.ttl))
 
     def forget(self) -> None:
         """Forget the list, because it may have changed."""
+        self.forgets += 1
         self.before = self._digest = None
         self._forgotten = self._forgotten if self.value is None else self.value
         super().forget()
@@ -319,8 +326,8 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
 
     def _taken(self, tools: Mapping[str, ListedTool], ttl: float) -> Mapping[str, ListedTool]:
         """Return tools that the server listed now, for so many seconds; 0 if it does not say."""
-        age = max(ttl, LEAST_AGE) if ttl and self._age < inf else self._age
-        self.old_at = self._elapsed() + age
+        self._lasts = max(ttl, LEAST_AGE) if ttl and self._age < inf else self._age
+        self.old_at = self._elapsed() + self._lasts
         return tools
 
     def _renew_old(self) -> None:

@@ -218,7 +218,7 @@ async def test_an_old_list_is_used_once_more_and_read_again_in_the_background(tt
 async def test_a_list_that_a_host_got_has_an_age_too() -> None:
     clock, read = ManualClock(), Read(listed("new"))
     catalogue = Catalogue(read, clock, age=AGE)
-    await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6))
+    await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6), 0)
     assert set(await catalogue.with_tool()) == {"tool-0"}
     clock.advance(LONGER)
     assert await tools_of(catalogue) == {"new"}
@@ -318,7 +318,45 @@ async def test_the_same_list_for_many_hosts_is_decoded_once() -> None:
 
     catalogue, bounds = Catalogue(Read(), ManualClock(), age=AGE), CatalogueBounds(50, 10**6)
     for response in (page(0, 1), page(0, 1), page(0, 2)):
-        await catalogue.relayed(None, response, read, bounds)
+        await catalogue.relayed(None, response, read, bounds, catalogue.forgets)
     assert len(decoded) == 2
     assert set(await catalogue.with_tool()) == {"tool-0", "tool-1"}
+    await catalogue.close()
+
+
+async def test_a_list_that_was_asked_for_before_the_server_said_that_it_changed_is_not_taken() -> None:
+    catalogue = Catalogue(Read(listed("new")), ManualClock(), age=None)
+    catalogue.forget()
+    await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6), 0)
+    assert set(await catalogue.with_tool()) == {"new"}
+    await catalogue.close()
+
+
+async def test_a_host_that_lists_often_spares_the_server_the_reading_of_an_old_list() -> None:
+    clock, read = ManualClock(), Read()
+    catalogue = Catalogue(read, clock, age=AGE)
+    for _ in range(3):
+        await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6), 0)
+        clock.advance(AGE - timedelta(seconds=1))
+        assert await tools_of(catalogue) == {"tool-0"}
+    assert read.count == 0
+    await catalogue.close()
+
+
+async def test_known_tools_stay_known_though_two_readings_for_others_fail() -> None:
+    clock = ManualClock()
+    catalogue = Catalogue(Read(listed("echo"), too_large(), too_large()), clock, age=None)
+    await catalogue.with_tool("echo")
+
+    async def again() -> None:
+        with pytest.raises(UpstreamFailed):
+            await catalogue.with_tool("other")
+
+    # The second begins before the first one's waiter has heard of its end.
+    first = asyncio.create_task(again())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    clock.advance(timedelta(minutes=1))
+    await asyncio.gather(first, again())
+    assert catalogue.listed("echo") is not None
     await catalogue.close()

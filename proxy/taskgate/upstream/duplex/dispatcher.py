@@ -72,6 +72,9 @@ SEND_TIMEOUT: Final = timedelta(seconds=2)
 
 TOO_LARGE: Final = dump({"code": INTERNAL_ERROR, "message": "The request is too large"})
 
+_GONE: Final = frozenset({400, 404})
+"""Statuses of messages without answer by which a server says that it no longer knows the channel."""
+
 
 class MessageRouter(Protocol):
     """Receivers of messages that belong to no request; `sharing.SharedChannel` implements it.
@@ -255,9 +258,12 @@ class Dispatcher:
     async def send(self, outgoing: Outgoing) -> Receipt:
         """Send a message that gets no answer, and wait until it is sent.
 
-        An HTTP status that refuses it is not raised. Raises UpstreamFailed if it could not be sent.
+        An HTTP status that refuses it is not raised, but may drop the channel: a call may wait for what it
+        answers. Raises UpstreamFailed if it could not be sent.
         """
         refusal = await self.channel.send(outgoing)
+        if refusal in _GONE:
+            self.channel.drop()
         return Receipt(ACCEPTED if refusal is None else refusal)
 
     def send_in_background(self, message: str, like: Outgoing) -> None:

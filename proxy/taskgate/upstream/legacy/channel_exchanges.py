@@ -179,6 +179,10 @@ class ChannelExchanges:
 
     async def part(self) -> None:
         """End the session: the channel is given back."""
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give the channel back: no call needs it any more."""
         if self._session is not None:
             self._session.end()
 

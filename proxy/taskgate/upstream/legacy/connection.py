@@ -194,7 +194,9 @@ class SessionConnection:
             if asyncio.get_running_loop().time() < self.refusals.get(failure.cause, 0.0):
                 return SessionLoss.NONE
             outcome = await self.ping()
-            if outcome.said == _said_by(failure):
+            # Without an id, the session ends with its channel.
+            is_gone = self.conversation.session is None and outcome.reason in _OVER
+            if outcome.said == _said_by(failure) or is_gone:
                 return SessionLoss.UNKNOWN
             return SessionLoss.ENDED if outcome.reason == UpstreamReason.SESSION_LOST.value else SessionLoss.NONE
         if failure.reason == UpstreamReason.CLOSED.value:

@@ -591,6 +591,7 @@ class Conversation:
         self._ended = True
         self._end_questions()
         await self._asides.drop()
+        self._give_back()
 
     def _new_exchanges(self) -> LegacyExchanges | ChannelExchanges:
         """Return what sends and receives: Streamable HTTP, or a message channel."""
@@ -606,6 +607,11 @@ class Conversation:
         self._ended = True
         if not self._stays_open:
             await self._exchanges.part()
+
+    def _give_back(self) -> None:
+        """Give the channel of a conversation that is over back, once no call runs on it."""
+        if isinstance(self._exchanges, ChannelExchanges) and not self._calls and not tuple(self.followed):
+            self._exchanges.give_back()
 
     def _end_questions(self) -> None:
         self._attribution.end()
@@ -639,6 +645,8 @@ class Conversation:
         # A `TaskCall` has the id of the call before it, which ended in `met`.
         if self._calls.get(call.id) is call:
             del self._calls[call.id]
+        if self._ended:
+            self._give_back()
         is_left = call.listener is not None and call.listener.leaves
         if is_left:
             # The process that resumes the call needs the session.

@@ -145,7 +145,7 @@ class LegacySession:
     ) -> Response:
         """Send by `ask` a call that may become a task of the server, or a request whose answer is
         noted."""
-        began = asyncio.get_running_loop().time()
+        began, forgets = asyncio.get_running_loop().time(), self._catalogue.forgets
         response = await ask(call, listener)
         if response.error is not None:
             response = await self._url_elicitations.after(call, listener, response, ask, began)
@@ -154,7 +154,7 @@ class LegacySession:
                 self._lasting.note(call.method, call.params)
             if call.method == TOOLS_LIST:
                 bounds, read = self._upstream_context.settings.catalogue, self._upstream_context.dialect.read_tools
-                await self._catalogue.relayed(call.params, response, read, bounds)
+                await self._catalogue.relayed(call.params, response, read, bounds, forgets)
         return response
 
     async def _call_of_task(self, call: UpstreamCall, listener: CallListener, text: RawJson) -> Response:
@@ -175,7 +175,7 @@ class LegacySession:
 
     def listed(self, tool: str) -> ListedTool | None:
         # As the catalogue does, but each call comes by here, and enters no further module for it.
-        known = self._catalogue.value or self._catalogue.before
+        known = self._catalogue.before if self._catalogue.value is None else self._catalogue.value
         if known is not None and self._clock.elapsed() >= self._catalogue.old_at:
             return self._catalogue.listed(tool)
         return None if known is None else known.get(tool)

@@ -63,10 +63,10 @@ class ModernCatalogue:
         self.forget = self.tools.forget
         """Have the next user read the list again."""
 
-    async def relayed(self, params: Params | None, response: Response) -> None:
+    async def relayed(self, params: Params | None, response: Response, forgets: int) -> None:
         """Take the tools in a response to the host, as `Catalogue.relayed` does."""
         bounds = self._upstream_context.settings.catalogue
-        await self.tools.relayed(params, response, self._read_page, bounds)
+        await self.tools.relayed(params, response, self._read_page, bounds, forgets)
 
     async def read_for_call(self) -> Mapping[str, ListedTool]:
         """Read the list if it is unknown, and return it.

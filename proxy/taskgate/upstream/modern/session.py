@@ -228,8 +228,9 @@ class ModernSession:
     async def _sound_tools(self, params: Params | None, asking: Awaitable[Response]) -> Response:
         """Await the answer to a `tools/list` of a host, and return it without tools that are not
         sound."""
+        forgets = self._catalogue.tools.forgets
         response = await asking
-        await self._catalogue.relayed(params, response)
+        await self._catalogue.relayed(params, response, forgets)
         return await offload(
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )

@@ -122,7 +122,7 @@ async def test_a_call_of_a_session_that_its_server_forgot_is_made_in_another_one
         assert (await guest.call()).error is None
 
 
-@pytest.mark.parametrize("status", [400, 404, 410])
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
 async def test_all_calls_of_a_session_that_its_server_forgot_go_on_in_another_one(
     events: SseServer, guest: Guest, status: int
 ) -> None:
@@ -131,7 +131,25 @@ async def test_all_calls_of_a_session_that_its_server_forgot_go_on_in_another_on
         await guest.call()
         events.forgotten["s0"] = status
         answers = await asyncio.gather(*(guest.call() for _ in range(5)))
+        # Nobody waits for anything on it.
+        await events.lines[0].left.wait()
     assert [answer.error for answer in answers] == [None] * 5
+    assert len(events.gets) == 2
+
+
+async def test_a_refused_call_goes_on_though_its_stream_ends_before_a_ping_is_answered(
+    events: SseServer, guest: Guest
+) -> None:
+    """An old process refuses what comes, and then ends."""
+    async with bounded():
+        await guest.call()
+        events.refused_tools["echo"] = 404
+        events.silent.add("ping")
+        calling = asyncio.create_task(guest.call())
+        await events.asked("ping")
+        events.refused_tools.clear()
+        events.last().exit()
+        assert (await calling).error is None
     assert len(events.gets) == 2
 
 
@@ -145,8 +163,10 @@ async def test_a_call_that_was_accepted_is_answered_on_the_stream_of_a_session_t
         line, asked = await events.asked("tools/call")
         events.forgotten["s0"] = 404
         assert (await guest.call()).error is None
+        assert not line.left.is_set()
         line.answer(asked, {"content": []})
         assert (await calling).error is None
+        await line.left.wait()
 
 
 @pytest.mark.parametrize("status", [400, 404])
