@@ -169,6 +169,24 @@ async def test_a_call_that_was_accepted_is_answered_on_the_stream_of_a_session_t
         await line.left.wait()
 
 
+async def test_a_call_ends_whose_server_does_not_take_the_answer_to_its_question(
+    events: SseServer, house: House
+) -> None:
+    """It would wait for that until its time is over."""
+    caller = house.guest(host=EVERYTHING)
+    events.silent.add("tools/call")
+    async with bounded():
+        calling = asyncio.create_task(caller.call())
+        line, _ = await events.asked("tools/call")
+        line.say(server_request("q"))
+        await eventually(lambda: caller.heard.of_calls.questions)
+        events.forgotten["s0"] = 404
+        caller.heard.of_calls.questions[0].answer('{"result":{"action":"decline"}}')
+        with pytest.raises(UpstreamFailed) as failed:
+            await calling
+    assert (failed.value.reason, failed.value.dispatched) == ("closed", True)
+
+
 @pytest.mark.parametrize("status", [400, 404])
 async def test_a_message_that_its_server_does_not_take_fails_alone(
     events: SseServer, guest: Guest, status: int
