@@ -251,14 +251,18 @@ def main() -> int:
 
 def costs(tally: Tally) -> Iterator[str]:
     """A line for each folder, and for the files that cost most: seconds of the clock, and of the processors."""
-    folders: dict[str, Counter[str]] = {"seconds": Counter(), "busy": Counter()}
-    for name, found in folders.items():
-        for file, each in getattr(tally, name).items():
-            parts = file.split("/")
-            found["/".join(parts[: 3 if parts[1] == "unit" else 2])] += each
-    for seconds, busy, most in ((folders["seconds"], folders["busy"], None), (tally.seconds, tally.busy, MOST_TOLD)):
+    by_folder = _by_folder(tally.seconds), _by_folder(tally.busy), None
+    for seconds, busy, most in (by_folder, (tally.seconds, tally.busy, MOST_TOLD)):
         for name, each in busy.most_common(most):
             yield f"{name}: {seconds[name]:.0f} s, {each:.0f} s of the processors\n"
+
+
+def _by_folder(files: Counter[str]) -> Counter[str]:
+    folders = Counter[str]()
+    for file, each in files.items():
+        parts = file.split("/")
+        folders["/".join(parts[: 3 if parts[1] == "unit" else 2])] += each
+    return folders
 
 
 def measured(before: Mapping[str, float], ran: Container[str], found: Mapping[str, float]) -> dict[str, float]:

@@ -215,14 +215,22 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
     A server may list other tools than before and not say so. So a list that is older than `age` is
     read again in the background; None: it is not. A server may say how old its own may be.
     `clock` has the time between two readings. While the server is down, the list that was forgotten
-    last is used.
+    last is used. `read` decodes a page that a host got; no list may exceed `bounds`.
     """
 
     def __init__(
-        self, make: Callable[[], Coroutine[Any, Any, ToolList]], clock: Clock, *, age: timedelta | None
+        self,
+        make: Callable[[], Coroutine[Any, Any, ToolList]],
+        clock: Clock,
+        *,
+        age: timedelta | None,
+        read: Callable[[Response], ToolPage],
+        bounds: CatalogueBounds,
     ) -> None:
         super().__init__(self._read)
         self._read_list = make
+        self._read_page = read
+        self._bounds = bounds
         self._elapsed = clock.elapsed
         self._age = inf if age is None else age.total_seconds()
         self.old_at = inf
@@ -235,8 +243,8 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         # The hash of the list that went to the host last, if its tools were taken, and the seconds that it lasts.
         self._digest: int | None = None
         self._lasts = inf
-        self.forgets = 0
-        """How often the list was forgotten: one that was asked for before is not taken."""
+        # How often the list was forgotten: one that was asked for before is not taken.
+        self._forgets = 0
 
     def listed(self, tool: str) -> ListedTool | None:
         """Return the tool as it is known, without a wait; None if it is unknown."""
@@ -282,39 +290,35 @@ class Catalogue(SingleFlight[Mapping[str, ListedTool]]):
         self._forgotten = found if self.value is None else None
         return found
 
-    async def relayed(
-        self,
-        params: Params | None,
-        response: Response,
-        read: Callable[[Response], ToolPage],
-        bounds: CatalogueBounds,
-        forgets: int,
-    ) -> None:
-        """Take the tools in a response to the host, `read` from it; `params` are those of its request.
+    async def relayed(self, params: Params | None, asking: Awaitable[Response]) -> Response:
+        """Await the answer to a `tools/list` of the host, whose parameters are `params`, and take its tools.
 
-        `forgets` is that of the catalogue before the request. Pages of a longer list, invalid lists, and
-        the same list as before are ignored. Raises UpstreamFailed if the page exceeds `bounds`.
+        Pages of a longer list, invalid lists, and the same list as before are ignored. Raises
+        UpstreamFailed if the page exceeds the bounds, and what `asking` raises.
         """
-        result = response.result
-        digest = None if result is None else hash(response.text[result.start : result.end])
-        if digest is not None and digest == self._digest and 4 * len(response.text) <= bounds.max_bytes:
+        forgets, response = self._forgets, await asking
+        if (result := response.result) is None:
+            return response
+        digest = hash(response.text[result.start : result.end])
+        if digest == self._digest and 4 * len(response.text) <= self._bounds.max_bytes:
             # The list is often unchanged, and a character has four bytes at most.
             self.old_at = self._elapsed() + self._lasts
-            return
-        what_is_left(bounds, response)
-        if result is None or (params is not None and _CURSOR in params.with_token(0)):
-            return
+            return response
+        what_is_left(self._bounds, response)
+        if params is not None and _CURSOR in params.with_token(0):
+            return response
         with suppress(UpstreamFailed):
-            page = await offload(len(response.text), partial(read, response))
-            if page.cursor is None and forgets == self.forgets:
+            page = await offload(len(response.text), partial(self._read_page, response))
+            if page.cursor is None and forgets == self._forgets:
                 super().forget()
                 self.before = self._forgotten = None
                 self._digest = digest
                 self.put(self._taken(page.tools, page.ttl))
+        return response
 
     def forget(self) -> None:
         """Forget the list, because it may have changed."""
-        self.forgets += 1
+        self._forgets += 1
         self.before = self._digest = None
         self._forgotten = self._forgotten if self.value is None else self.value
         super().forget()

@@ -396,6 +396,9 @@ _OF_SESSIONS: Final = re.compile(r"session|initiali[sz]", re.IGNORECASE).search
 """Words in an error about a session. Its ping then tells whether it is lost."""
 SESSION_REFUSALS: Final = frozenset({400, 401, 403, 404, 410, 422})
 """Statuses by which released servers refuse a session that they do not know. 404 is that of the specification."""
+CHANNEL_REFUSALS: Final = SESSION_REFUSALS - {401, 403}
+"""Those by which an HTTP+SSE server refuses a POST in a session that it does not know. Statuses of credentials do not
+count: the address for POSTs names the session."""
 KEEPING_REDIRECTS: Final = frozenset({307, 308})
 """Redirects that keep method and body."""
 _OF_SERVERS_DOWN: Final = frozenset(

@@ -36,6 +36,22 @@ def listed(*tools: str, ttl: float = 0.0) -> ToolList:
     return ToolList({tool: ListedTool() for tool in tools}, ttl)
 
 
+def catalogue_of(
+    make: Callable[[], Coroutine[Any, Any, ToolList]],
+    clock: ManualClock,
+    *,
+    age: timedelta | None,
+    read: Callable[[Response], ToolPage] = DIALECT.read_tools,
+) -> Catalogue:
+    """A catalogue of the legacy era that takes fifty tools."""
+    return Catalogue(make, clock, age=age, read=read, bounds=CatalogueBounds(50, 10**6))
+
+
+async def answer(response: Response) -> Response:
+    """The answer to a list that a host asked for."""
+    return response
+
+
 class Server:
     """Has a page for each cursor."""
 
@@ -140,7 +156,7 @@ def one_failure(read: asyncio.Event, *lists: ToolList | None) -> Callable[[], Co
 async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -> None:
     """Otherwise a failure would bring back tools of which the server has said that they changed."""
     read = asyncio.Event()
-    catalogue = Catalogue(one_failure(read, listed("echo"), None, listed("new")), ManualClock(), age=None)
+    catalogue = catalogue_of(one_failure(read, listed("echo"), None, listed("new")), ManualClock(), age=None)
     assert set(await catalogue.with_tool("echo")) == {"echo"}
     again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)
@@ -155,7 +171,7 @@ async def test_a_list_that_was_forgotten_while_it_was_read_again_is_not_kept() -
 
 async def test_while_a_list_is_read_for_another_tool_the_known_ones_are_there() -> None:
     read = asyncio.Event()
-    catalogue = Catalogue(one_failure(read, listed("echo"), None), ManualClock(), age=None)
+    catalogue = catalogue_of(one_failure(read, listed("echo"), None), ManualClock(), age=None)
     await catalogue.with_tool("echo")
     again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)
@@ -204,7 +220,7 @@ RENEWED = {
 @pytest.mark.parametrize(("ttl", "age"), RENEWED.values(), ids=RENEWED)
 async def test_an_old_list_is_used_once_more_and_read_again_in_the_background(ttl: float, age: float) -> None:
     clock, read = ManualClock(), Read(listed("old", ttl=ttl), listed("new", ttl=ttl))
-    catalogue = Catalogue(read, clock, age=AGE)
+    catalogue = catalogue_of(read, clock, age=AGE)
     await catalogue.with_tool()
     clock.advance(timedelta(seconds=age - 0.5))
     assert await tools_of(catalogue) == {"old"}
@@ -217,8 +233,8 @@ async def test_an_old_list_is_used_once_more_and_read_again_in_the_background(tt
 
 async def test_a_list_that_a_host_got_has_an_age_too() -> None:
     clock, read = ManualClock(), Read(listed("new"))
-    catalogue = Catalogue(read, clock, age=AGE)
-    await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6), 0)
+    catalogue = catalogue_of(read, clock, age=AGE)
+    await catalogue.relayed(None, answer(page(0, 1)))
     assert set(await catalogue.with_tool()) == {"tool-0"}
     clock.advance(LONGER)
     assert await tools_of(catalogue) == {"new"}
@@ -228,7 +244,7 @@ async def test_a_list_that_a_host_got_has_an_age_too() -> None:
 async def test_an_old_list_is_read_again_also_for_who_does_not_wait_for_it() -> None:
     """A task asks for its tool so, and its host may never ask otherwise."""
     clock, read = ManualClock(), Read(listed("old"), listed("new"))
-    catalogue = Catalogue(read, clock, age=AGE)
+    catalogue = catalogue_of(read, clock, age=AGE)
     await catalogue.with_tool()
     clock.advance(LONGER)
     assert catalogue.listed("old") is not None
@@ -239,7 +255,7 @@ async def test_an_old_list_is_read_again_also_for_who_does_not_wait_for_it() -> 
 
 async def test_while_a_list_is_read_for_another_tool_the_known_ones_are_listed() -> None:
     read = asyncio.Event()
-    catalogue = Catalogue(one_failure(read, listed("echo"), None), ManualClock(), age=None)
+    catalogue = catalogue_of(one_failure(read, listed("echo"), None), ManualClock(), age=None)
     await catalogue.with_tool("echo")
     again = asyncio.create_task(catalogue.with_tool("other"))
     await asyncio.sleep(0)
@@ -252,7 +268,7 @@ async def test_while_a_list_is_read_for_another_tool_the_known_ones_are_listed()
 
 async def test_a_list_without_an_age_is_not_read_again() -> None:
     clock, read = ManualClock(), Read(listed("old", ttl=1.0))
-    catalogue = Catalogue(read, clock, age=None)
+    catalogue = catalogue_of(read, clock, age=None)
     await catalogue.with_tool()
     clock.advance(timedelta(days=10))
     assert await tools_of(catalogue) == {"old"}
@@ -261,7 +277,7 @@ async def test_a_list_without_an_age_is_not_read_again() -> None:
 
 async def test_an_old_list_stays_in_use_while_it_cannot_be_read_again() -> None:
     clock, read = ManualClock(), Read(listed("old"), too_large(), too_large(), listed("new"))
-    catalogue = Catalogue(read, clock, age=AGE)
+    catalogue = catalogue_of(read, clock, age=AGE)
     await catalogue.with_tool()
     found = []
     for _ in range(3):
@@ -283,7 +299,7 @@ async def test_a_list_that_was_forgotten_while_it_was_renewed_does_not_come_back
             await gate.wait()
         return found
 
-    catalogue = Catalogue(make, clock, age=AGE)
+    catalogue = catalogue_of(make, clock, age=AGE)
     await catalogue.with_tool()
     clock.advance(LONGER)
     await catalogue.with_tool()
@@ -301,7 +317,7 @@ async def test_the_end_of_a_session_ends_the_reading_in_the_background() -> None
             return found
         return await asyncio.get_running_loop().create_future()
 
-    catalogue = Catalogue(make, clock, age=AGE)
+    catalogue = catalogue_of(make, clock, age=AGE)
     await catalogue.with_tool()
     clock.advance(LONGER)
     await catalogue.with_tool()
@@ -316,27 +332,31 @@ async def test_the_same_list_for_many_hosts_is_decoded_once() -> None:
         decoded.append(response)
         return DIALECT.read_tools(response)
 
-    catalogue, bounds = Catalogue(Read(), ManualClock(), age=AGE), CatalogueBounds(50, 10**6)
+    catalogue = catalogue_of(Read(), ManualClock(), age=AGE, read=read)
     for response in (page(0, 1), page(0, 1), page(0, 2)):
-        await catalogue.relayed(None, response, read, bounds, catalogue.forgets)
+        await catalogue.relayed(None, answer(response))
     assert len(decoded) == 2
     assert set(await catalogue.with_tool()) == {"tool-0", "tool-1"}
     await catalogue.close()
 
 
 async def test_a_list_that_was_asked_for_before_the_server_said_that_it_changed_is_not_taken() -> None:
-    catalogue = Catalogue(Read(listed("new")), ManualClock(), age=None)
-    catalogue.forget()
-    await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6), 0)
+    catalogue = catalogue_of(Read(listed("new")), ManualClock(), age=None)
+
+    async def changed_meanwhile() -> Response:
+        catalogue.forget()
+        return page(0, 1)
+
+    await catalogue.relayed(None, changed_meanwhile())
     assert set(await catalogue.with_tool()) == {"new"}
     await catalogue.close()
 
 
 async def test_a_host_that_lists_often_spares_the_server_the_reading_of_an_old_list() -> None:
     clock, read = ManualClock(), Read()
-    catalogue = Catalogue(read, clock, age=AGE)
+    catalogue = catalogue_of(read, clock, age=AGE)
     for _ in range(3):
-        await catalogue.relayed(None, page(0, 1), DIALECT.read_tools, CatalogueBounds(5, 10**6), 0)
+        await catalogue.relayed(None, answer(page(0, 1)))
         clock.advance(AGE - timedelta(seconds=1))
         assert await tools_of(catalogue) == {"tool-0"}
     assert read.count == 0
@@ -345,7 +365,7 @@ async def test_a_host_that_lists_often_spares_the_server_the_reading_of_an_old_l
 
 async def test_known_tools_stay_known_though_two_readings_for_others_fail() -> None:
     clock = ManualClock()
-    catalogue = Catalogue(Read(listed("echo"), too_large(), too_large()), clock, age=None)
+    catalogue = catalogue_of(Read(listed("echo"), too_large(), too_large()), clock, age=None)
     await catalogue.with_tool("echo")
 
     async def again() -> None:

@@ -72,9 +72,6 @@ SEND_TIMEOUT: Final = timedelta(seconds=2)
 
 TOO_LARGE: Final = dump({"code": INTERNAL_ERROR, "message": "The request is too large"})
 
-_GONE: Final = frozenset({400, 404})
-"""Statuses of messages without answer by which a server says that it no longer knows the channel."""
-
 
 class MessageRouter(Protocol):
     """Receivers of messages that belong to no request; `sharing.SharedChannel` implements it.
@@ -262,7 +259,7 @@ class Dispatcher:
         answers. Raises UpstreamFailed if it could not be sent.
         """
         refusal = await self.channel.send(outgoing)
-        if refusal in _GONE:
+        if refusal in failures.CHANNEL_REFUSALS:
             self.channel.drop()
         return Receipt(ACCEPTED if refusal is None else refusal)
 

@@ -202,11 +202,6 @@ class ChannelExchanges:
         has_credentials = self._upstream_context.settings.has_credentials
         if not self._is_open and failures.tells_nothing(status):
             return failures.refused(status, has_credentials=has_credentials)
-        if status in _SESSION_REFUSALS and self._session is not None:
+        if status in failures.CHANNEL_REFUSALS and self._session is not None:
             return failures.SessionDoubted(failures.refused(status, has_credentials=has_credentials))
         return failures.unwelcome(status, has_credentials=has_credentials)
-
-
-_SESSION_REFUSALS: Final = failures.SESSION_REFUSALS - {401, 403}
-"""Statuses of POSTs by which an SSE server refuses a session that it does not know. Those of
-credentials do not count: the address for POSTs names the session."""

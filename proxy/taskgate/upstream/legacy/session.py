@@ -42,8 +42,6 @@ from taskgate.upstream.legacy.url_elicitation import UrlElicitations
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 """Methods whose answer may take long, so that the wait for a response head is not bounded."""
-_NOTED: Final = LASTING | {TOOLS_LIST}
-"""Methods whose answer the session notes."""
 
 
 class LegacySession:
@@ -74,7 +72,13 @@ class LegacySession:
         self._listener = listener
         self._host = host
         self._clock = clock
-        self._catalogue = Catalogue(self._read_catalogue, clock, age=upstream_context.settings.catalogue_age)
+        self._catalogue = Catalogue(
+            self._read_catalogue,
+            clock,
+            age=upstream_context.settings.catalogue_age,
+            read=upstream_context.dialect.read_tools,
+            bounds=upstream_context.settings.catalogue,
+        )
         self.tools = self._catalogue.with_tool
         self._url_elicitations = UrlElicitations(upstream_context.dialect, host)
         self._lasting = lasting
@@ -133,9 +137,10 @@ class LegacySession:
         connection = self._connection.value
         if call.tool is not None and call.params is not None and (connection is None or connection.makes_tasks):
             return self._relay_apart(call, listener, partial(self._server_tasks.ask, kinds=kinds))
-        if call.method in _NOTED:
+        if call.method in LASTING:
             return self._relay_apart(call, listener, self._ask)
-        return self._ask(call, listener, is_relayed=True)
+        asking = self._ask(call, listener, is_relayed=True)
+        return self._catalogue.relayed(call.params, asking) if call.method == TOOLS_LIST else asking
 
     async def _relay_apart(
         self,
@@ -143,18 +148,13 @@ class LegacySession:
         listener: CallListener,
         ask: Callable[[UpstreamCall, CallListener], Coroutine[Any, Any, Response]],
     ) -> Response:
-        """Send by `ask` a call that may become a task of the server, or a request whose answer is
-        noted."""
-        began, forgets = asyncio.get_running_loop().time(), self._catalogue.forgets
+        """Send by `ask` a call that may become a task of the server, or a setting that is to last."""
+        began = asyncio.get_running_loop().time()
         response = await ask(call, listener)
         if response.error is not None:
             response = await self._url_elicitations.after(call, listener, response, ask, began)
-        if response.error is None:
-            if call.method in LASTING:
-                self._lasting.note(call.method, call.params)
-            if call.method == TOOLS_LIST:
-                bounds, read = self._upstream_context.settings.catalogue, self._upstream_context.dialect.read_tools
-                await self._catalogue.relayed(call.params, response, read, bounds, forgets)
+        if response.error is None and call.method in LASTING:
+            self._lasting.note(call.method, call.params)
         return response
 
     async def _call_of_task(self, call: UpstreamCall, listener: CallListener, text: RawJson) -> Response:

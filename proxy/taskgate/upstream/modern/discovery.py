@@ -20,7 +20,7 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolList, ToolPage
-from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.system.single_flight import Abandoned, SingleFlight
@@ -58,15 +58,16 @@ class ModernCatalogue:
         self._host = host
         self._open = open_
         self._ask = ask
-        self.tools = Catalogue(self._read, clock, age=upstream_context.settings.catalogue_age)
+        self.tools = Catalogue(
+            self._read,
+            clock,
+            age=upstream_context.settings.catalogue_age,
+            read=self._read_page,
+            bounds=upstream_context.settings.catalogue,
+        )
         """All tools by name. To read them raises UpstreamFailed."""
         self.forget = self.tools.forget
         """Have the next user read the list again."""
-
-    async def relayed(self, params: Params | None, response: Response, forgets: int) -> None:
-        """Take the tools in a response to the host, as `Catalogue.relayed` does."""
-        bounds = self._upstream_context.settings.catalogue
-        await self.tools.relayed(params, response, self._read_page, bounds, forgets)
 
     async def read_for_call(self) -> Mapping[str, ListedTool]:
         """Read the list if it is unknown, and return it.

@@ -203,7 +203,9 @@ class ModernSession:
             follows_tasks=call.as_task or (method == TOOLS_CALL and self._host_knows_tasks),
         )
         asking = self._bounded(pending, method, self._rounds.ask(pending, draft, call.tool))
-        return self._sound_tools(call.params, asking) if method == TOOLS_LIST else asking
+        if method != TOOLS_LIST:
+            return asking
+        return self._sound_tools(self._catalogue.tools.relayed(call.params, asking))
 
     def tell(self, notification: Notification) -> None:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
@@ -225,12 +227,10 @@ class ModernSession:
         await self._catalogue.tools.close()
         await self._listening.close()
 
-    async def _sound_tools(self, params: Params | None, asking: Awaitable[Response]) -> Response:
+    async def _sound_tools(self, asking: Awaitable[Response]) -> Response:
         """Await the answer to a `tools/list` of a host, and return it without tools that are not
         sound."""
-        forgets = self._catalogue.tools.forgets
         response = await asking
-        await self._catalogue.relayed(params, response, forgets)
         return await offload(
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )
