@@ -43,11 +43,12 @@ __all__ = [
 ]
 
 # How long one example takes says more about the machine than about the code. "quick" is for `make unit`, "many" for
-# `make fuzz`, "few" for what no luck may decide.
+# `make fuzz`. No luck decides "few", and "same", with which each `make test` has the same examples.
 settings.register_profile("taskgate", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=5)
 settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
+settings.register_profile("same", deadline=None, max_examples=15, derandomize=True, database=None)
 settings.load_profile("taskgate")
 
 _LOOPS = ("asyncio", "uvloop")

@@ -65,7 +65,7 @@ ON_UVLOOP: Final = frozenset(
 """Files about connections, streams, programs and timers: `make test-all` runs them on uvloop, too, each test with one
 of its parameters. `make long` runs the whole interaction suite there."""
 
-SAMPLED: Final = ("identity", "interaction")
+SAMPLED: Final = ("identity", "interaction", "interop")
 """Folders of whose tests `make test` runs each with one of its parameters: all take two fifths of its time."""
 
 

@@ -54,7 +54,7 @@ class Form:
     is_long: bool = False
     """Whether it is what the other forms leave out: long files, and the interaction suite on uvloop."""
     samples: bool = False
-    """Whether each test of some folders runs with one of its parameters."""
+    """Whether each test of some folders runs with one of its parameters, and each property with few examples."""
     runs_on_uvloop: bool = False
     runs_alone: bool = False
 
@@ -64,17 +64,17 @@ class Form:
 
     def work(self, seconds: dict[str, float]) -> Iterator["Batch"]:
         """All batches of the form but for the tests marked `alone`."""
-        marks = f"-m={self.marks}"
+        options = (f"-m={self.marks}", *(("--hypothesis-profile=same",) if self.samples else ()))
         files = self.files(seconds)
         sampled = {file: each for file, each in files.items() if self.samples and file.split("/")[1] in SAMPLED}
-        yield from batches({file: each for file, each in files.items() if file not in sampled}, (marks,))
-        yield from batches(sampled, (marks, ONE), LONGEST_BATCH * 2)
+        yield from batches({file: each for file, each in files.items() if file not in sampled}, options)
+        yield from batches(sampled, (*options, ONE), LONGEST_BATCH * 2)
         if self.is_long:
             interaction = {file: each for file, each in seconds.items() if file.startswith("tests/interaction/")}
-            yield from batches(interaction, (marks, *UVLOOP))
+            yield from batches(interaction, (*options, *UVLOOP))
         elif self.runs_on_uvloop:
             chosen = {file: each for file, each in seconds.items() if file in ON_UVLOOP}
-            yield from batches(chosen, (marks, *UVLOOP, ONE))
+            yield from batches(chosen, (*options, *UVLOOP, ONE))
 
 
 UVLOOP = ("--loop", "uvloop")

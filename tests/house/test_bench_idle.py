@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from house.bench_runs import figures
+
+pytestmark = pytest.mark.thorough
 
 
 def test_a_run_tells_what_idle_programs_cost(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from bench.stretches import SHAPES
 
 from house.bench_runs import PAGE, figures
+
+pytestmark = pytest.mark.thorough
 
 
 def test_a_run_tells_the_longest_stretch_by_each_shape(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from house.lanes import (
     skipped_line,
 )
 
+pytestmark = pytest.mark.thorough
+
 TESTS = CHECKOUT / "tests"
 MODULE = """
 import pytest

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 CHECKOUT = Path(__file__).parents[2]
 
 LEAKING = """

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 CHECKOUT = Path(__file__).parents[2]
 
 LEVELS = "tests/unit/telemetry/test_logs.py::test_nothing_below_the_level_is_written"

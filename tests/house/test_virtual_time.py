@@ -13,6 +13,8 @@ import pytest
 from helpers.virtual_time import keep_busy, virtual_time
 from helpers.waiting import bounded, eventually
 
+pytestmark = pytest.mark.thorough
+
 HOUR = 3600.0
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from email.message import Message
@@ -54,14 +55,22 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def environment(folder: Path, *wanted: str) -> Path:
+    """The programs of a new environment in which pip has installed what is wanted."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin" / "python")
+    run(*pip, "install", "--quiet", "--no-compile", *wanted, cwd=folder)
+    return folder / "bin"
+
+
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment in which the wheel was installed, and nothing before it."""
-    environment = tmp_path_factory.mktemp("installed")
-    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment)
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment / "bin" / "python")
-    run(*pip, "install", "--quiet", "--no-compile", f"{dist / WHEEL}[demo]", cwd=environment)
-    return environment / "bin"
+    """The programs of an environment in which the wheel was installed. Other packages are those of the tests."""
+    folder = tmp_path_factory.mktemp("installed")
+    programs = environment(folder, "--no-deps", f"{dist / WHEEL}")
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "packages-of-the-tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return programs
 
 
 @pytest.fixture
@@ -81,10 +90,18 @@ def test_the_sdist_and_the_wheel_are_made(dist: Path) -> None:
     assert {file.name for file in dist.iterdir()} == {WHEEL, f"taskgate-{__version__}.tar.gz"}
 
 
+@pytest.mark.thorough
 def test_the_wheel_is_the_same_bytes_for_another_user_at_another_time(dist: Path, tmp_path: Path) -> None:
     command = f"umask 077; exec make --no-print-directory wheel DIST='{tmp_path}'"
     run("sh", "-c", command, cwd=ROOT, SOURCE_DATE_EPOCH=EPOCH, PYTHONHASHSEED="7", TZ="Asia/Tokyo")
     assert (tmp_path / WHEEL).read_bytes() == (dist / WHEEL).read_bytes()
+
+
+@pytest.mark.thorough
+def test_the_wheel_brings_the_packages_that_it_needs(dist: Path, tmp_path: Path) -> None:
+    programs = environment(tmp_path, f"{dist / WHEEL}[demo]")
+    assert run(programs / "taskgate", "--version", cwd=tmp_path) == f"taskgate, version {__version__}\n"
+    run(programs / "python", "-c", "import mcp, uvicorn", cwd=tmp_path)
 
 
 def test_the_metadata_name_the_licence_the_extras_and_the_classifiers(dist: Path) -> None:
