@@ -28,6 +28,7 @@ class Bound:
 # Flags and counts: 0 and 1 are not the same side.
 NOT_READY: Final = Bound("TaskgateNotReady", 0, above=False, step=1)
 UPSTREAM_DOWN: Final = Bound("TaskgateUpstreamDown", 0, above=False, step=1)
+UPSTREAM_REFUSING: Final = Bound("TaskgateUpstreamRefusing", 0, step=1)
 CIRCUIT_OPEN: Final = Bound("TaskgateCircuitOpen", 1)
 STORE_DOWN: Final = Bound("TaskgateStoreDown", 0, above=False, step=1)
 RELOAD_FAILED: Final = Bound("TaskgateConfigReloadFailed", 0, above=False, step=1)

@@ -61,11 +61,11 @@ async def test_the_incident_of_a_story_is_in_prometheus_and_fires_the_alerts_of_
             found = await prometheus.get(address, "/api/v1/query_range", query=expression, **times)
             return [float(moment) - NOON for one in found["result"] for moment, _ in one["values"]]
 
-        down = await moments('taskgate_upstream_up{upstream="reports"} == 0')
+        down = await moments('taskgate_upstream_state{upstream="reports",state="down"} == 1')
         fires = await moments('ALERTS{alertname="TaskgateUpstreamDown", alertstate="firing"}')
         burns = await moments("job:taskgate_operation_errors:ratio_rate5m > 0.0144")
         assert (600 <= min(down) <= 630, 1185 <= max(down) <= 1215) == (True, True)
-        assert min(fires) == min(down) + 300
+        assert min(fires) == min(down) + 30
         # Nothing marks the end of a series that was written at once: it is seen for five minutes more.
         assert max(down) <= max(fires) <= max(down) + 300
         assert burns

@@ -196,7 +196,7 @@ async def test_a_program_that_is_not_there_fails_its_calls_and_says_so() -> None
         assert refused.error["data"]["dispatched"] is False
         assert "/no/such/program" not in refused.text
         assert (await gateway.upstream())["up"] is False
-        assert 'taskgate_upstream_up{upstream="reports"} 0' in await gateway.metrics()
+        assert 'taskgate_upstream_state{state="down",upstream="reports"} 1' in await gateway.metrics()
 
 
 @pytest.mark.parametrize("protocol_version", ["auto", "2025-11-25"])
@@ -210,14 +210,14 @@ async def test_a_program_that_opens_no_session_is_not_up_though_it_runs(
         for _ in range(2):
             assert "error" in (await gateway.host().ask("initialize", GREETING)).text
         assert (await gateway.upstream())["up"] is False
-        assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
+        assert await gateway.count("taskgate_upstream_state", upstream="reports", state="down") == 1
 
 
 async def test_whether_it_was_met_is_told_to_operators(gateway: Gateway) -> None:
     assert (await gateway.upstream())["up"] is None
     await gateway.greeted()
     assert (await gateway.upstream())["up"] is True
-    assert await gateway.count("taskgate_upstream_up", upstream="reports") == 1
+    assert await gateway.count("taskgate_upstream_state", upstream="reports", state="up") == 1
 
 
 async def test_a_program_that_fails_is_left_alone_where_that_is_wanted() -> None:

@@ -38,6 +38,11 @@ async def test_the_turns_that_are_taken_and_those_who_wait_are_seen(server: Scri
             await host.start("report")
         await hold.begun.wait()
         assert await gateway.upstream() == {
+            "state": "up",
+            "cause": None,
+            "since": None,
+            "recent_requests": 1,
+            "recent_failures": 0,
             "up": None,
             "circuit": "closed",
             "in_use": 1,
@@ -57,7 +62,7 @@ async def test_a_server_that_was_moved_is_seen_as_it_is_now(server: ScriptedServ
     server.methods["ping"] = error(-32601, "no such method")
     async with serve(away) as gateway:
         await gateway.upstream_is(up=False)
-        assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
+        assert await gateway.count("taskgate_upstream_state", upstream="reports", state="down") == 1
         assert (await gateway.reload(here)).result == "success"
         await gateway.upstream_is(up=True)
-        assert await gateway.count("taskgate_upstream_up", upstream="reports") == 1
+        assert await gateway.count("taskgate_upstream_state", upstream="reports", state="up") == 1

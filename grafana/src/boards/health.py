@@ -32,13 +32,13 @@ HEALTH: Final = (
     Panel(
         title="Healthy upstreams",
         shape=Shape.NUMBER,
-        asks=[Ask(now("taskgate_upstream_up", how="avg"), "healthy")],
+        asks=[Ask(now("taskgate_upstream_state", 'state="up"', how="avg"), "healthy")],
         unit="percentunit",
         bound=thresholds.UPSTREAM_DOWN,
         span=SIXTH,
         height=4,
         guidance=Guidance(
-            "the share of healthy upstreams, over all instances. Upstreams without a health check do not count.",
+            "the share of upstreams that are up, over all instances. One without a call or check does not count.",
             "100 %.",
             "open the dashboard of the upstreams: it names the unhealthy one.",
         ),

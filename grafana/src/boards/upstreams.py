@@ -4,29 +4,34 @@ from typing import Final
 
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
-from grafana.src.panels import BAD, GOOD, HALF, QUARTER, Ask, Guidance, Panel, Shape, quantiles
+from grafana.src.panels import BAD, GOOD, HALF, PLAIN, QUARTER, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import among, now, quantile, rate
 
 _CALLED: Final = "mcp_client_operation_duration_seconds"
 _WELL: Final = 'error_type=""'
 
+
+def _in_state(state: str) -> str:
+    return now("taskgate_upstream_state", f'state="{state}"', by=["upstream"], how="max")
+
+
 _HEALTH: Final = (
     Panel(
-        title="Upstream health",
+        title="Upstream state",
         shape=Shape.TIMELINE,
-        asks=[Ask(now("taskgate_upstream_up", by=["upstream"], how="min"), "{{upstream}}")],
-        unit="bool_yes_no",
-        words=[("0", "down", BAD), ("1", "up", GOOD)],
-        bound=thresholds.UPSTREAM_DOWN,
+        asks=[Ask(f"{_in_state('refusing')} + 2 * {_in_state('down')} + 3 * {_in_state('held')}", "{{upstream}}")],
+        unit="short",
+        words=[("0", "up", GOOD), ("1", "refusing", BAD), ("2", "down", BAD), ("3", "held", PLAIN)],
+        bound=thresholds.UPSTREAM_REFUSING,
         span=HALF,
         height=6,
         guidance=Guidance(
-            "the health of each upstream over time: down if at least one chosen instance finds it unhealthy. An "
-            "upstream without a check is not shown.",
+            "the state of each upstream over time, from its calls and checks, as the instance sees it that sees the "
+            "worst.",
             "up.",
-            "the log has the reason of the last failed check.",
+            "`taskgate upstreams ls`, `taskgate doctor` and the log have the cause.",
         ),
-        alert="TaskgateUpstreamDown",
+        alert="TaskgateUpstreamRefusing",
     ),
     Panel(
         title="Circuit breaker",

@@ -502,7 +502,13 @@ class Traffic:
             put("taskgate_concurrency_limit", _TURNS + 8, scope="upstream", upstream=upstream)
             put("taskgate_queue_depth", len(server.waiting), upstream=upstream)
             put("taskgate_queue_limit", _QUEUE, upstream=upstream)
-            put("taskgate_upstream_up", float(server.up), upstream=upstream)
+            for state in ("up", "refusing", "down", "held"):
+                put(
+                    "taskgate_upstream_state",
+                    float(state == ("up" if server.up else "down")),
+                    upstream=upstream,
+                    state=state,
+                )
             put("taskgate_upstream_circuit_open", float(server.open_since is not None), upstream=upstream)
             put("taskgate_poll_interval_seconds", _POLL, upstream=upstream)
         put("taskgate_streams", round(callers / 6), side="downstream", kind="get")

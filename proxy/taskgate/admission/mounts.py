@@ -28,6 +28,7 @@ class Mount:
 
     - `name`: the configured name, and a metric label.
     - `bulkhead`: the limit of calls at the server.
+    - `server`: the origin of its URL, or its program, for operators.
     - `offers_tasks`: whether hosts may create tasks here.
     - `extensions`: which extensions are forwarded between hosts and the server.
     - `resource`: the audience that tokens for this mount must have.
@@ -50,6 +51,7 @@ class Mount:
     bulkhead: Bulkhead
     offers_tasks: bool
     resource: str
+    server: str = ""
     metadata: str | None = None
     scopes: tuple[str, ...] = ()
     gets_scopes: bool = False

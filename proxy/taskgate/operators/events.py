@@ -313,7 +313,8 @@ class EventRoutes:
             **dict.fromkeys((events.TaskCreated, events.TaskDispatched, events.TaskTransitioned), self._task_changed),
             events.TaskRetrieved: self._task_retrieved,
             **dict.fromkeys(
-                (events.HealthChecked, events.CircuitChanged, events.ConcurrencyChanged), self._upstream_changed
+                (events.UpstreamStateChanged, events.HealthChecked, events.CircuitChanged, events.ConcurrencyChanged),
+                self._upstream_changed,
             ),
         }
         self._ring.subscribe(self, handlers)
@@ -359,7 +360,8 @@ class EventRoutes:
             self._feed.publish("task", TaskEvent(at=at, **dict(item)))
 
     def _upstream_changed(
-        self, event: events.HealthChecked | events.CircuitChanged | events.ConcurrencyChanged
+        self,
+        event: events.UpstreamStateChanged | events.HealthChecked | events.CircuitChanged | events.ConcurrencyChanged,
     ) -> None:
         mount = self._mounts.get(event.mount)
         if self._has_stopped() or mount is None:

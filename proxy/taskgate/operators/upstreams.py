@@ -4,13 +4,16 @@ All of it is of the replica that answers. A hold lasts until a release or the en
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from taskgate.admission.mounts import Mount, Mounts
+from taskgate.domain.upstream_state import UpstreamState
 from taskgate.operators.access import ApiError, Role
 from taskgate.operators.routes import Answer, ApiCall, Route
+from taskgate.telemetry.upstream_states import UpstreamStates
 
 Counts = Callable[[], Mapping[tuple[str], int]]
 """Returns a number for each upstream that has any, by its name."""
@@ -21,6 +24,18 @@ class UpstreamItem(Answer):
 
     name: str
     path: Annotated[str, Field(description="The path that hosts use.")]
+    server: Annotated[str, Field(description="The origin of its URL, or its program.")]
+    state: Annotated[
+        UpstreamState | None,
+        Field(description="How it is, from its latest calls and checks; null while nothing is known."),
+    ]
+    cause: Annotated[str | None, Field(description="Why it is down or refusing; null if it is neither.")]
+    since: Annotated[
+        datetime | None,
+        Field(description="When the failures began that go on; null without any."),
+    ]
+    recent_requests: Annotated[int, Field(description="Requests of hosts that ended in the last five minutes.")]
+    recent_failures: Annotated[int, Field(description="Those of them that the server did not serve.")]
     is_up: Annotated[bool | None, Field(description="Whether it is healthy; null while that is unknown.")]
     circuit: Literal["closed", "open", "half_open"]
     circuit_reason: Annotated[
@@ -56,8 +71,11 @@ class UpstreamDetail(UpstreamItem):
 class UpstreamRoutes:
     """The handlers. `replica` is the name of this process."""
 
-    def __init__(self, *, mounts: Mounts, requests: Counts, tasks: Counts, replica: str) -> None:
+    def __init__(
+        self, *, mounts: Mounts, states: UpstreamStates, requests: Counts, tasks: Counts, replica: str
+    ) -> None:
         self._mounts = mounts
+        self._states = states
         self._requests = requests
         self._tasks = tasks
         self._replica = replica
@@ -129,10 +147,17 @@ class UpstreamRoutes:
         """What a list shows of an upstream."""
         vitals, bulkhead, key = mount.upstream.vitals(), mount.bulkhead, (mount.name,)
         reserved, lent = bulkhead.reserved
+        view = self._states.view(mount.name)
         return UpstreamItem.model_validate(
             {
                 "name": mount.name,
                 "path": mount.path,
+                "server": mount.server,
+                "state": UpstreamState.HELD if bulkhead.is_held else view.state,
+                "cause": view.cause,
+                "since": view.since,
+                "recent_requests": view.requests,
+                "recent_failures": view.failures,
                 "is_up": vitals.up,
                 "circuit": vitals.circuit,
                 "circuit_reason": vitals.circuit_reason,

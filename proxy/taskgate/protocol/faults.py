@@ -280,9 +280,10 @@ def call_ended(
 # --- failures of servers ----------------------------------------------------------------------------------------------
 
 
-def protocol_violation(how: str) -> UpstreamFailed:
+def protocol_violation(how: str, cause: str | None = None) -> UpstreamFailed:
     """The failure of a server that broke the protocol; it may have acted on the request."""
-    return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
+    text = f"The server broke the protocol: {how}"
+    return UpstreamFailed(UpstreamReason.MALFORMED, text, dispatched=True, cause=cause)
 
 
 class NoMessage(UpstreamFailed):

@@ -14,7 +14,7 @@ look at it. The module is long because it is one catalogue, in the order of the 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
@@ -440,6 +440,41 @@ class UpstreamAnswered(NamedTuple):
     error: str | None
 
 
+class UpstreamRequestFailed(NamedTuple):
+    """A request that a host made of a server failed, after all that was tried.
+
+    `reason` and `cause` are as in `UpstreamFailed`. No metric has the cause. `is_answer`: the server
+    answered it with an error, under an HTTP status that is about the caller or the server.
+    """
+
+    mount: str
+    reason: str
+    cause: str
+    is_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStateChanged:
+    """A server is up, refusing, down or held from now on, or is so for another cause.
+
+    `state` is as in `UpstreamState`, None if it is unknown. `cause` says why it is not up, in words for
+    operators; no metric has it. `since` is when the failures began that go on. Both are None without any.
+    """
+
+    mount: str
+    state: str | None
+    cause: str | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamHeld:
+    """An operator holds a server at this replica from now on, or no longer."""
+
+    mount: str
+    is_held: bool
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamAdded:
     """A server is served from now on, new or in place of another of its name; health unknown."""
@@ -459,19 +494,22 @@ class UpstreamRetried:
 class CircuitChanged:
     """The circuit breaker of a server is now closed, open or half_open.
 
-    `cause` is that of the latest failure, as in `UpstreamFailed`. No metric has it.
+    `cause` is that of the latest failure, as in `UpstreamFailed`. No metric has it. `is_for_all`: it
+    concerns all callers, and not one.
     """
 
     mount: str
     state: str
     cause: str | None = None
+    is_for_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChecked:
     """A health check of a server ended; `up` is the health after it, None while unknown.
 
-    `cause` is that of a failed check, as in `UpstreamFailed`. No metric has it.
+    `cause` says why the check failed, as in `UpstreamFailed`, or why the server refused it, which is an
+    answer. No metric has it.
     """
 
     mount: str
@@ -638,7 +676,8 @@ Event = (
     | QueueRefused | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskFaulted | TaskExpired
     | TaskPurged
     | TaskCancelRequested | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollsCounted | InputRequestOpened
-    | InputSettled | InputWaited | LeaseLost | UpstreamAnswered | UpstreamAdded | UpstreamRetried
+    | InputSettled | InputWaited | LeaseLost | UpstreamAnswered | UpstreamRequestFailed | UpstreamStateChanged
+    | UpstreamHeld | UpstreamAdded | UpstreamRetried
     | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
     | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
     | GatewayPhaseChanged | ConfigReloaded | AuditEventRecorded | AuditLinesWritten | AuditLinesDropped

@@ -1,9 +1,9 @@
 """The reader of events for log lines about conditions: `LogRecorder`.
 
-It logs at `warning` that an upstream is down or up again and that a circuit opens or closes, and when
-the reason changes meanwhile. It does so too for a task that fails without a result of its tool, or
-gets too old. It does so for a lost lease and for a limit that refuses a caller. The number of lines is
-bounded: a line counts what it leaves out. docs/logs.md lists them.
+It logs at `warning` that an upstream is down, refuses requests or is up again. It does so for a circuit
+that opens for one caller or closes, and when the reason changes meanwhile. It does so too for a task that
+fails without a result of its tool, or gets too old. Lost leases have lines, and limits that refuse a
+caller. The number of lines is bounded: a line counts what it leaves out. docs/logs.md lists them.
 
 No line has an id of a task: it has the task's public reference. For a request that is not refused
 nothing here runs, unless the shared store of rates is away.
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.record import FaultReason, TaskId
+from taskgate.domain.upstream_state import UpstreamState, in_words
 from taskgate.system.log_throttle import LOG_PAUSE, KeyedLog
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
@@ -71,8 +72,7 @@ class LogRecorder:
         self._is_closed = False
         handlers: Mapping[type, Callable[[Any], None]] = {
             events.UpstreamAdded: self._upstream_added,
-            events.HealthChecked: self._health_checked,
-            events.ProgramAvailabilityChanged: self._program_availability_changed,
+            events.UpstreamStateChanged: self._state_changed,
             events.CircuitChanged: self._circuit_changed,
             events.RateLimitChecked: self._rate_limit_checked,
             events.CapRefused: self._cap_refused,
@@ -108,31 +108,28 @@ class LogRecorder:
 
     def _upstream_added(self, event: events.UpstreamAdded) -> None:
         # What a line said of the server before is true until the new one is checked. Its circuit is closed.
-        if (health := self._health.get(event.mount)) is not None:
-            health.began = None
         if (circuit := self._circuits.get(event.mount)) is not None:
             self._change(circuit, None, is_bad=False)
 
-    def _health_checked(self, event: events.HealthChecked) -> None:
+    def _state_changed(self, event: events.UpstreamStateChanged) -> None:
+        if event.state is None or event.state == UpstreamState.HELD:
+            # Nothing is known yet, or an operator knows.
+            return
         known = self._health.get(event.mount)
         if known is None:
             known = self._health[event.mount] = _Health(event.mount)
-        if event.ok:
-            known.began = None
-        elif known.began is None:
-            known.began = self._event_sink.now
-        if event.up is not None:
-            self._change(known, event.cause, is_bad=not event.up)
-
-    def _program_availability_changed(self, event: events.ProgramAvailabilityChanged) -> None:
-        known = self._health.get(event.mount)
-        if known is None:
-            known = self._health[event.mount] = _Health(event.mount)
-        self._change(known, event.cause, is_bad=not event.up)
+        known.began, known.is_refusing = event.since, event.state == UpstreamState.REFUSING
+        self._change(known, event.cause, is_bad=event.state != UpstreamState.UP)
 
     def _circuit_changed(self, event: events.CircuitChanged) -> None:
+        if event.is_for_all and event.state != "closed":
+            # The upstream is down, which has a line.
+            self._circuits.pop(event.mount, None)
+            return
         known = self._circuits.get(event.mount)
         if known is None:
+            if event.state == "closed":
+                return
             known = self._circuits[event.mount] = _Circuit(event.mount)
         # Half open is a trial: the circuit then closes, or opens again.
         if event.state != "half_open":
@@ -269,7 +266,7 @@ class _Condition:
             return self.logged_at + pause
         fields: dict[str, Any] = {"upstream": self.upstream}
         if self.is_bad:
-            fields["reason"] = self.cause or "unknown"
+            fields["reason"] = in_words(self.cause or "unknown")
         if self.since is not None:
             fields["since"] = self.since.isoformat(timespec="seconds").replace("+00:00", "Z")
             if not self.is_bad:
@@ -287,11 +284,14 @@ class _Condition:
         raise NotImplementedError
 
 
+@dataclass(slots=True)
 class _Health(_Condition):
-    __slots__ = ()
+    is_refusing: bool = False
 
     def log(self, fields: Mapping[str, Any], *, is_another_cause: bool) -> None:
-        if is_another_cause:
+        if self.is_bad and self.is_refusing:
+            _upstream_log.warning("an upstream refuses requests", extra=fields)
+        elif is_another_cause:
             _upstream_log.warning("an upstream is still down, for another reason", extra=fields)
         elif self.is_bad:
             _upstream_log.warning("an upstream is down", extra=fields)
@@ -300,12 +300,18 @@ class _Health(_Condition):
 
 
 class _Circuit(_Condition):
+    """The circuit that is open for one caller."""
+
     __slots__ = ()
 
     def log(self, fields: Mapping[str, Any], *, is_another_cause: bool) -> None:
         if is_another_cause:
-            _upstream_log.warning("the circuit of an upstream is still open, for another reason", extra=fields)
+            _upstream_log.warning(
+                "the circuit of an upstream is still open for a caller, for another reason", extra=fields
+            )
         elif self.is_bad:
-            _upstream_log.warning("the circuit of an upstream is open: calls to it are refused", extra=fields)
+            _upstream_log.warning(
+                "the circuit of an upstream is open for a caller: its calls are refused", extra=fields
+            )
         else:
             _upstream_log.warning("the circuit of an upstream is closed again", extra=fields)

@@ -34,12 +34,14 @@ class RequestLog:
     """The reader of one gateway. `adopt` follows each configuration.
 
     - `_calls`: fields of the lines of calls whose requests have not ended, the oldest first, by `_key`
+    - `_failures`: the same about failures of servers, of any request
     """
 
     def __init__(self, event_sink: EventRing) -> None:
         self._event_sink = event_sink
         self._reference_of: Callable[[str], str] = str
-        self._calls: OrderedDict[tuple[str, int], dict[str, Any]] = OrderedDict()
+        self._calls: _Fields = OrderedDict()
+        self._failures: _Fields = OrderedDict()
         self._wanted = (False, False)
 
     def adopt(self, *, access: bool, debug: bool, reference_of: Callable[[str], str]) -> None:
@@ -51,6 +53,7 @@ class RequestLog:
             return
         self._wanted = access, debug
         self._calls.clear()
+        self._failures.clear()
         self._event_sink.subscribe(self, self._access_handlers() if access else {}, _DEBUG if debug else {})
         # Requests without a line in the audit log would wait for a full batch.
         self._event_sink.hasten(self, (RequestContext, *_DEBUG) if debug else (RequestContext,) if access else ())
@@ -59,38 +62,50 @@ class RequestLog:
         _log.exception("an event was not logged", extra={"fact": type(event).__name__})
 
     def _access_handlers(self) -> Handlers:
-        return {ToolCalled: self._note_call, CallCoalesced: self._note_coalesced, RequestContext: self._log_call}
+        return {
+            ToolCalled: self._note_call,
+            CallCoalesced: self._note_coalesced,
+            events.UpstreamRequestFailed: self._note_failure_of_server,
+            RequestContext: self._log_call,
+        }
 
     def _note_call(self, event: ToolCalled) -> None:
-        call = self._call()
-        if call is not None:
-            call |= {"tool": event.tool, "disposition": event.disposition}
+        _note(self._calls, {"tool": event.tool, "disposition": event.disposition})
 
     def _note_coalesced(self, _: CallCoalesced) -> None:
-        call = self._call()
-        if call is not None:
-            call["coalesced"] = True
+        _note(self._calls, {"coalesced": True})
 
-    def _call(self) -> dict[str, Any] | None:
-        """The fields of the call of the present request; None if its request has ended or is unknown."""
-        context = current()
-        if context is None or context.background:
-            return None
-        key = _key(context)
-        if key not in self._calls:
-            if len(self._calls) >= MOST:
-                self._calls.popitem(last=False)
-            self._calls[key] = {}
-        return self._calls[key]
+    def _note_failure_of_server(self, event: events.UpstreamRequestFailed) -> None:
+        _note(self._failures, {"reason": event.reason, "cause": event.cause})
 
     def _log_call(self, context: RequestContext) -> None:
-        call = self._calls.pop(_key(context), None)
+        key = _key(context)
+        call, failure = self._calls.pop(key, None), self._failures.pop(key, None)
+        if failure is None and context.route is not None:
+            # A call that may become a task has a context of its own, without the message.
+            failure = self._failures.pop((context.id, _NO_MESSAGE), None)
         if call is None and context.method != TOOLS_CALL:
             return
         disposition = None if context.refusal is None else "rejected"
         task = None if context.task is None else self._reference_of(context.task)
-        fields = {"upstream": context.mount, "disposition": disposition, "task": task} | (call or {})
+        fields = {"upstream": context.mount, "disposition": disposition, "task": task} | (call or {}) | (failure or {})
         _access_log.info("a tool call was handled", extra=_present(fields) | _result_of(context))
+
+
+_Fields = OrderedDict[tuple[str, int], dict[str, Any]]
+"""Fields of lines by the key of their request."""
+_NO_MESSAGE: Final = id(None)
+
+
+def _note(lines: _Fields, fields: Mapping[str, Any]) -> None:
+    """Add fields to the line of the present request, unless it has ended or is unknown."""
+    context = current()
+    if context is None or context.background:
+        return
+    key = _key(context)
+    if key not in lines and len(lines) >= MOST:
+        lines.popitem(last=False)
+    lines.setdefault(key, {}).update(fields)
 
 
 def _key(context: RequestContext) -> tuple[str, int]:

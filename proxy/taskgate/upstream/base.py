@@ -236,6 +236,8 @@ class Incoming(Protocol):
     """The session id that the answer gives, if any."""
     streams: bool
     """Whether the body is an event stream."""
+    retry_after: timedelta | None
+    """The pause that the server asks for before another request; None if it does not."""
     placed: Callable[[str], None] | None
     """Called with the id of the newest whole event of a stream, whenever it changes, and only after all
     messages that arrived with that event were taken. Its reader sets it before it reads."""

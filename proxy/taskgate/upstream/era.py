@@ -228,7 +228,8 @@ async def _read_discovery(incoming: Incoming, has_credentials: bool) -> _Discove
     Raises UpstreamFailed for an HTTP status that says nothing about the server.
     """
     if failures.tells_nothing(incoming.status):
-        raise failures.refused(incoming.status, has_credentials=has_credentials)
+        pause = incoming.retry_after
+        raise failures.refused(incoming.status, has_credentials=has_credentials, retry_after=pause)
     async for message in incoming.messages():
         era = era_of_discovery(message)
         if era is not None:

@@ -27,10 +27,13 @@ class Unwelcome(UpstreamFailed):
         text: str,
         error: dict[str, Any],
         *,
+        retry_after: timedelta | None = None,
         cause: str | None = None,
         refusal: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(UpstreamReason.REFUSED, text, dispatched=False, cause=cause, refusal=refusal)
+        super().__init__(
+            UpstreamReason.REFUSED, text, dispatched=False, retry_after=retry_after, cause=cause, refusal=refusal
+        )
         self.error = error
 
 
@@ -43,7 +46,14 @@ class SessionDoubted(UpstreamFailed):
 
     def __init__(self, refused: UpstreamFailed) -> None:
         reason = UpstreamReason.SESSION_LOST if refused.cause == http_cause(404) else UpstreamReason.REFUSED
-        super().__init__(reason, str(refused), dispatched=False, cause=refused.cause, refusal=refused.refusal)
+        super().__init__(
+            reason,
+            str(refused),
+            dispatched=False,
+            retry_after=refused.retry_after,
+            cause=refused.cause,
+            refusal=refused.refusal,
+        )
 
 
 class EraLeft(UpstreamFailed):
@@ -80,11 +90,14 @@ class Down(UpstreamFailed):
 
 
 class NoCredentials(Ours):
-    """The gateway has no credentials for the server, so nothing was sent."""
+    """The gateway has no credentials for the server, so nothing was sent. `word` says why, for operators."""
 
-    def __init__(self, reason: UpstreamReason, more: str = "", retry_after: timedelta | None = None) -> None:
+    def __init__(
+        self, reason: UpstreamReason, more: str = "", retry_after: timedelta | None = None, word: str | None = None
+    ) -> None:
         text = f"The gateway could not get credentials for the server{more}"
-        super().__init__(reason, text, dispatched=False, retry_after=retry_after)
+        cause = None if word is None else f"no credentials: {word}"
+        super().__init__(reason, text, dispatched=False, retry_after=retry_after, cause=cause)
 
 
 class StaleToken(UpstreamFailed):
@@ -236,7 +249,12 @@ def unread() -> UpstreamFailed:
 def begun(failure: UpstreamFailed) -> UpstreamFailed:
     """Return the failure of a request that the server refused after it had sent something of it."""
     return UpstreamFailed(
-        UpstreamReason(failure.reason), str(failure), dispatched=True, cause=failure.cause, refusal=failure.refusal
+        UpstreamReason(failure.reason),
+        str(failure),
+        dispatched=True,
+        retry_after=failure.retry_after,
+        cause=failure.cause,
+        refusal=failure.refusal,
     )
 
 
@@ -255,14 +273,22 @@ def settled(failure: UpstreamFailed, *, is_lost: bool) -> UpstreamFailed:
     if is_lost:
         return session_lost()
     return UpstreamFailed(
-        UpstreamReason.REFUSED, str(failure), dispatched=False, cause=failure.cause, refusal=failure.refusal
+        UpstreamReason.REFUSED,
+        str(failure),
+        dispatched=False,
+        retry_after=failure.retry_after,
+        cause=failure.cause,
+        refusal=failure.refusal,
     )
 
 
-def refused(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:
+def refused(
+    status: int, *, body: Any = None, has_credentials: bool = True, retry_after: timedelta | None = None
+) -> UpstreamFailed:
     """An HTTP status that is no success and no redirect. Below 500 the server did not act.
 
     `body` is what hosts get of the answer's body. `has_credentials`: some are configured for the server.
+    `retry_after` is the pause that the server asks for.
     """
     text = f"The server refused the request with HTTP status {status}"
     if status == _UNAUTHORIZED:
@@ -274,7 +300,14 @@ def refused(status: int, *, body: Any = None, has_credentials: bool = True) -> U
     if body and status != _UNAUTHORIZED:
         refusal["body"] = body
     kind = Unserved if status >= 500 else UpstreamFailed
-    return kind(UpstreamReason.REFUSED, text, dispatched=status >= 500, cause=http_cause(status), refusal=refusal)
+    return kind(
+        UpstreamReason.REFUSED,
+        text,
+        dispatched=status >= 500,
+        retry_after=retry_after,
+        cause=http_cause(status),
+        refusal=refusal,
+    )
 
 
 def http_cause(status: int) -> str:
@@ -282,9 +315,11 @@ def http_cause(status: int) -> str:
     return f"HTTP {status}"
 
 
-def no_credentials(reason: UpstreamReason, more: str = "", *, retry_after: timedelta | None = None) -> UpstreamFailed:
+def no_credentials(
+    reason: UpstreamReason, more: str = "", *, retry_after: timedelta | None = None, word: str | None = None
+) -> UpstreamFailed:
     """The gateway has no credentials for the server, so nothing was sent. `more` ends the text."""
-    return NoCredentials(reason, more, retry_after)
+    return NoCredentials(reason, more, retry_after, word)
 
 
 def no_token() -> UpstreamFailed:
@@ -298,12 +333,14 @@ def redirected(status: int) -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=status not in KEEPING_REDIRECTS)
 
 
-def unwelcome(status: int, *, body: Any = None, has_credentials: bool = True) -> UpstreamFailed:
+def unwelcome(
+    status: int, *, body: Any = None, has_credentials: bool = True, retry_after: timedelta | None = None
+) -> UpstreamFailed:
     """An HTTP status of a refused request, without a JSON-RPC body; see `refused`."""
-    refusal = refused(status, body=body, has_credentials=has_credentials)
+    refusal = refused(status, body=body, has_credentials=has_credentials, retry_after=retry_after)
     if status not in UNKNOWING:
         return refusal
-    return Unwelcome(str(refusal), {}, cause=refusal.cause, refusal=refusal.refusal)
+    return Unwelcome(str(refusal), {}, retry_after=retry_after, cause=refusal.cause, refusal=refusal.refusal)
 
 
 def refusal_of_session(response: Response) -> str | None:
@@ -323,7 +360,7 @@ def said_in(response: Response) -> dict[str, Any]:
 
 def no_session(error: dict[str, Any]) -> Unwelcome:
     """The server refused `initialize` with this JSON-RPC error."""
-    return Unwelcome("The server refused to open a session", error)
+    return Unwelcome("The server refused to open a session", error, cause="refuses `initialize`")
 
 
 def tells_nothing(status: int) -> bool:
@@ -378,7 +415,14 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     if not failure.dispatched:
         return failure
     kind = Ours if isinstance(failure, Ours) else UpstreamFailed
-    return kind(reason, str(failure), dispatched=False, cause=failure.cause, refusal=failure.refusal)
+    return kind(
+        reason,
+        str(failure),
+        dispatched=False,
+        retry_after=failure.retry_after,
+        cause=failure.cause,
+        refusal=failure.refusal,
+    )
 
 
 def sent(failure: UpstreamFailed) -> UpstreamFailed:

@@ -140,7 +140,8 @@ class HealthProbe:
 class ProbeResult(NamedTuple):
     """Result of a check. `good`: the server answered. `silent`: no answer came in time.
 
-    `cause` is that of a failed check, as in UpstreamFailed. `is_unreachable`: no connection was made.
+    `cause` says why it failed, as in UpstreamFailed, or why the server refused it. `is_unreachable`: no
+    connection was made.
     """
 
     good: bool
@@ -220,7 +221,7 @@ class Checks:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
             good = not (sentinel.failed or failure.reason in _NO_ANSWER)
-            cause = None if good else sentinel.cause or failure.cause
+            cause = failure.cause if good else sentinel.cause or failure.cause
             return ProbeResult(good, silent, cause, sentinel.is_unreachable)
         return ProbeResult(not sentinel.failed, cause=sentinel.cause)
 

@@ -213,13 +213,26 @@ class ServerSession:
                     if missed or failure.dispatched or call.resumes is not None or self.era_session is session:
                         raise
                     missed, era_before = failure.copy(), session.era
+        except UpstreamFailed as failure:
+            self._report(failure)
+            raise
         finally:
             requests.in_flight[name] -= 1
             if requests.ended is not None:
                 requests.ended.set()
 
+    def _report(self, failure: UpstreamFailed) -> None:
+        """Report the failure of a request that is not tried again."""
+        # Without credentials it is not the server that failed.
+        reason = _REFUSAL if isinstance(failure, failures.NoCredentials) else failure.reason
+        self._upstream_context.observer.failed(reason, failure.cause, False)
+
     async def open(self) -> ServerDescription:
-        return await (self.era_session or await self._found_session()).open()
+        try:
+            return await (self.era_session or await self._found_session()).open()
+        except UpstreamFailed as failure:
+            self._report(failure)
+            raise
 
     async def welcome(self) -> ServerDescription:
         return await self._welcome.describe(self.open())
@@ -378,16 +391,16 @@ _Sent = TypeVar("_Sent")
 class CircuitGuard:
     """The `RequestWatch` that is a circuit breaker; `moved` is called with each new state.
 
-    `moved` also gets the cause of the latest failure. Each request has a number of the breaker, and
-    settles it once, with its outcome. `reaches` returns whether a connection is made in so many
-    seconds; None if that cannot be tried without a request.
+    `moved` also gets the cause of the latest failure, and whether the state concerns all callers. Each
+    request has a number of the breaker, and settles it once, with its outcome. `reaches` returns whether
+    a connection is made in so many seconds; None if that cannot be tried without a request.
     """
 
     def __init__(
         self,
         breaker: Breaker,
         *,
-        moved: Callable[[str, str | None], None],
+        moved: Callable[[str, str | None, bool], None],
         clock: Clock,
         reaches: Reaches | None = None,
     ) -> None:
@@ -498,7 +511,7 @@ class CircuitGuard:
         self.is_unreachable = self._has_no_connection and circuit.state is not _CLOSED and self._reaches is not None
         if (circuit.state, circuit.only) != self._reported:
             self._reported = circuit.state, circuit.only
-            self._moved(circuit.state.value, self._cause if circuit.only is None else f"{self._cause}, one caller")
+            self._moved(circuit.state.value, self._cause, circuit.only is None)
 
 
 def _caller_of(requester: Requester) -> str:
@@ -667,6 +680,7 @@ _DOWN: Final = frozenset({502, 503, 504})
 _TIMEOUT: Final = UpstreamReason.TIMEOUT.value
 _UNREACHABLE: Final = UpstreamReason.UNREACHABLE.value
 _CLOSING: Final = UpstreamReason.CLOSED.value
+_REFUSAL: Final = UpstreamReason.REFUSED.value
 _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )

@@ -298,6 +298,8 @@ class UpstreamObserver:
 
     - `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a
       result.
+    - `failed`: reason and cause of a failed request of a host, as in UpstreamFailed, after all attempts;
+      and whether an error was its answer, under an HTTP status that is about the caller or the server.
     - `session_lost`: the server ended a session.
     - `stream_opened` and `stream_ended`: the kind of stream, `get`, `response` or `listen`.
     - `credentials_got`: the seconds that a token endpoint took, and whether it gave a token.
@@ -306,9 +308,10 @@ class UpstreamObserver:
     - `list_cut`: a list of tools ends where its pages repeat themselves, though the server names a
       further one.
     - `retried`: another attempt is made, for the reason `connect`.
-    - `circuit`: the new state, closed, open or half_open, and the cause of the latest failure.
-    - `health`: whether a check was good, whether the server is up after it (None: unknown), and the
-      cause of a failed check.
+    - `circuit`: the new state, closed, open or half_open, the cause of the latest failure, and whether it
+      concerns all callers.
+    - `health`: whether a check was good, whether the server is up after it (None: unknown), and why the
+      check failed or was refused.
     - `restarted`: a program was started in place of one that ended by itself, and why that one
       ended.
     - `sought`: whether the server of a program is up, as known from its handshakes, and the cause if
@@ -320,12 +323,13 @@ class UpstreamObserver:
     session_lost: Callable[[], None]
     stream_opened: Callable[[str], None]
     stream_ended: Callable[[str], None]
+    failed: Callable[[str, str, bool], None] = lambda reason, cause, is_answer: None
     skipped: Callable[[int], None] = lambda size: None
     list_cut: Callable[[], None] = lambda: None
     credentials_got: Callable[[float, bool], None] = lambda seconds, ok: None
     begun: Callable[[], None] = lambda: None
     retried: Callable[[str], None] = lambda reason: None
-    circuit: Callable[[str, str | None], None] = lambda state, cause: None
+    circuit: Callable[[str, str | None, bool], None] = lambda state, cause, is_for_all: None
     health: Callable[[bool, bool | None, str | None], None] = lambda ok, up, cause: None
     restarted: Callable[[str], None] = lambda cause: None
     sought: Callable[[bool, str | None], None] = lambda up, cause: None

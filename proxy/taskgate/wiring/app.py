@@ -377,6 +377,7 @@ class Service:
                 control=control,
                 explain=ExplainRoutes(None if self._explain is None else self._explain_in_force),
                 event_ring=self._telemetry.event_sink,
+                upstream_states=self._telemetry.upstream_states,
                 audit_capacity=self._telemetry.audit_capacity or UnlimitedAuditCapacity(),
                 clock=clock,
                 entropy=entropy,
@@ -459,7 +460,7 @@ class Service:
 
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each server, by name."""
-        return {} if self._runtime is None else self._runtime.upstreams.vitals()
+        return {} if self._runtime is None else self._runtime.upstreams.vitals(self._telemetry.upstream_states)
 
     def _effective(self) -> str:
         """Return the configuration in force as YAML, without secrets."""

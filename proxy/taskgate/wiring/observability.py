@@ -38,6 +38,7 @@ from taskgate.telemetry.request_log import RequestLog
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
+from taskgate.telemetry.upstream_states import UpstreamStates
 from taskgate.wiring.audit_files import LOG_FILE, expect_free_paths
 from taskgate.wiring.authentication import KEY_FILE as CONTEXT_KEY_FILE
 
@@ -80,6 +81,7 @@ class TelemetryPipeline:
         self._log_recorder: LogRecorder | None = None
         self._methods = _methods_of(config)
         self.event_sink = EventRing(clock)
+        self.upstream_states = UpstreamStates(self.event_sink, clock)
         self.metrics = PrometheusRecorder(metrics_config(config), self.event_sink, clock=clock)
         self.tracing: Tracing = NO_TRACING
         self._request_log = RequestLog(self.event_sink)
@@ -174,6 +176,7 @@ class TelemetryPipeline:
         self._settings = prepared.settings
         self._log.switch(prepared.sinks)
         self._methods = _methods_of(prepared.config)
+        self.upstream_states.adopt(prepared.config.upstreams)
         if self._log_recorder is not None:
             self._log_recorder.adopt(prepared.config.upstreams)
         self.metrics.adopt(metrics_config(prepared.config))

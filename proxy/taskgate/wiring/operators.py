@@ -17,6 +17,7 @@ from taskgate.stores.base import Store
 from taskgate.stores.references import ReferenceOf
 from taskgate.telemetry.events import AuditCapacity
 from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.upstream_states import UpstreamStates
 from taskgate.wiring.authentication import list_cursor_keys
 from taskgate.wiring.build import Runtime
 
@@ -30,6 +31,7 @@ def build_operators_api(
     control: ControlRoutes,
     explain: ExplainRoutes,
     event_ring: EventRing,
+    upstream_states: UpstreamStates,
     audit_capacity: AuditCapacity,
     clock: Clock,
     entropy: Entropy,
@@ -54,6 +56,7 @@ def build_operators_api(
     )
     upstreams = UpstreamRoutes(
         mounts=runtime.upstreams.mounts,
+        states=upstream_states,
         requests=runtime.upstreams.requests.read,
         tasks=runtime.runner.calls_running,
         replica=runtime.cluster.holder,

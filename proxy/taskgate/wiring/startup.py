@@ -11,7 +11,6 @@ from typing import NamedTuple
 from taskgate import __version__
 from taskgate.config import BindAddress, GatewayConfig
 from taskgate.config.addresses import origin_of
-from taskgate.config.sections.upstreams import UpstreamSection
 from taskgate.wiring.authentication import resource_of
 
 
@@ -77,7 +76,7 @@ def startup_report(
         listen=str(BindAddress(host=listen[0], port=listen[1])),
         admin=str(BindAddress(host=admin[0], port=admin[1])),
         mounts=tuple(
-            MountReport(name, resource_of(config, listen[1], upstream.path), hide(_server(upstream)))
+            MountReport(name, resource_of(config, listen[1], upstream.path), shown_server(config, name))
             for name, upstream in config.upstreams.items()
         ),
         store=config.store.backend,
@@ -88,9 +87,11 @@ def startup_report(
     )
 
 
-def _server(upstream: UpstreamSection) -> str:
+def shown_server(config: GatewayConfig, upstream: str) -> str:
+    """Return the origin of a server's URL, or its program, without what came from references."""
+    section = config.upstreams[upstream]
     # Arguments of a program may be secrets, and so may the path of a URL.
-    return upstream.command[0] if upstream.command else origin_of(upstream.url or "")
+    return config.references.hide(section.command[0] if section.command else origin_of(section.url or ""))
 
 
 def _store_place(config: GatewayConfig, data_directory: Path | None) -> str | None:

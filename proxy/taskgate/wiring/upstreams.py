@@ -29,6 +29,7 @@ from taskgate.admission.rules import AdmissionRules, RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.model import bulkhead_settings, upstream_settings
+from taskgate.domain.upstream_state import UpstreamState
 from taskgate.protocol.discovery import gateway_info
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
@@ -51,9 +52,12 @@ from taskgate.telemetry.events import (
     StreamOpened,
     UpstreamAdded,
     UpstreamAnswered,
+    UpstreamHeld,
+    UpstreamRequestFailed,
     UpstreamRetried,
 )
 from taskgate.telemetry.tracing import Tracing
+from taskgate.telemetry.upstream_states import UpstreamStates, UpstreamView
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.client import UpstreamClient, choose_transport
 from taskgate.upstream.credentials.speaking import Look, look_nowhere
@@ -69,12 +73,21 @@ from taskgate.upstream.settings import (
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
+from taskgate.wiring.startup import shown_server
 
 log = getLogger("taskgate.upstream")
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], CountableUpstream]
 
-_STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvailabilityChanged, ProgramsCounted)
+_STATES: Final = (
+    CircuitChanged,
+    ConcurrencyChanged,
+    HealthChecked,
+    ProgramAvailabilityChanged,
+    ProgramsCounted,
+    UpstreamHeld,
+    UpstreamRequestFailed,
+)
 """Events that report a state. From a replaced server, they would overwrite its successor's state."""
 
 
@@ -244,9 +257,9 @@ class UpstreamRegistry:
                 upstream.renew(successor.server.settings)
         self._drop_unused_limits({mounted.limit.bulkhead for mounted in prepared.mounted_servers.values()})
 
-    def vitals(self) -> Mapping[str, Mapping[str, Any]]:
+    def vitals(self, states: UpstreamStates) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each server, by name, for operators."""
-        return {name: _state_of(mount) for name, mount in self.mounts.by_name.items()}
+        return {name: _state_of(mount, states.view(name)) for name, mount in self.mounts.by_name.items()}
 
     async def close(self) -> None:
         """Close every server, even one in use."""
@@ -308,6 +321,7 @@ class UpstreamRegistry:
             bulkhead=limit.bulkhead,
             offers_tasks=offers_tasks,
             extensions=server.settings.extensions,
+            server=shown_server(config, name),
             resource=resource,
             metadata=metadata_url(config, resource),
             gets_scopes=_gets_scopes(server.settings.credentials),
@@ -371,10 +385,15 @@ def _gets_scopes(credentials: FixedHeader | GrantSettings | None) -> bool:
     return isinstance(credentials, GrantSettings) and credentials.kind is GrantKind.TOKEN_EXCHANGE
 
 
-def _state_of(mount: Mount) -> Mapping[str, Any]:
+def _state_of(mount: Mount, view: UpstreamView) -> Mapping[str, Any]:
     vitals, bulkhead = mount.upstream.vitals(), mount.bulkhead
     reason = {} if vitals.circuit_reason is None else {"circuit_reason": vitals.circuit_reason}
     return {
+        "state": UpstreamState.HELD if bulkhead.is_held else view.state,
+        "cause": view.cause,
+        "since": None if view.since is None else view.since.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "recent_requests": view.requests,
+        "recent_failures": view.failures,
         "up": vitals.up,
         "circuit": vitals.circuit,
         **reason,
@@ -418,7 +437,8 @@ def _observer(name: str, report: UpstreamReport, event_sink: EventSink) -> Upstr
         list_cut=lambda: list_cut.emit({"upstream": name}),
         credentials_got=lambda seconds, ok: event_sink.emit(CredentialsFetched(name, seconds, ok)),
         retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
-        circuit=lambda state, cause: report.emit(CircuitChanged(name, state, cause)),
+        failed=lambda reason, cause, is_answer: report.emit(UpstreamRequestFailed(name, reason, cause, is_answer)),
+        circuit=lambda state, cause, is_for_all: report.emit(CircuitChanged(name, state, cause, is_for_all)),
         health=lambda ok, up, cause: report.emit(HealthChecked(name, ok, up, cause)),
         restarted=lambda cause: event_sink.emit(ProgramRestarted(name, cause)),
         sought=lambda up, cause: report.emit(ProgramAvailabilityChanged(name, up, cause)),

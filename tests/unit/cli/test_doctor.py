@@ -12,7 +12,8 @@ from helpers.gateway.configuration import write_configuration
 from helpers.gateway.process import gateway_process, taskgate
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 
-WELL = {"up": True, "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
+DOWN = {"state": "down", "cause": "connection refused", "since": "2026-11-30T10:00:00Z"}
+WELL = {"state": "up", "up": True, "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
 READY: dict[str, Any] = {"status": "ready", "checks": {"store": True}, "upstreams": {"reports": WELL}}
 METRICS = b"""# TYPE taskgate_http_rejections_total counter
 taskgate_http_rejections_total{reason="rate"} 12
@@ -39,7 +40,7 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
     lines = out.splitlines()
     assert lines[0] == "no problem was found"
     assert "health         ready" in lines
-    assert "  reports: up True, circuit closed, in_use 1, limit 32, queued 0" in lines
+    assert "  reports: up, circuit closed, 1 of 32 in use, 0 queued" in lines
     assert lines[-2:] == [
         "        40  taskgate_auth_requests_total  issuer corp, result rejected, reason expired",
         "        12  taskgate_http_rejections_total  reason rate",
@@ -52,8 +53,22 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
         ({"status": "draining"}, "the gateway is draining", "Start another"),
         ({"checks": {"store_writes": False}}, "the check store_writes failed", "store.sqlite.max_size"),
         ({"checks": {"other": False}}, "the check other failed", "Read the log"),
-        ({"upstreams": {"a": WELL | {"up": False}}}, "upstream a is down", "upstreams.a"),
-        ({"upstreams": {"a": WELL | {"circuit": "open"}}}, "the circuit of upstream a is open", "circuit_breaker"),
+        (
+            {"upstreams": {"a": WELL | DOWN}},
+            "upstream a is down: connection refused, since 2026-11-30T10:00:00Z",
+            "upstreams.a names it",
+        ),
+        (
+            {"upstreams": {"a": WELL | DOWN | {"state": "refusing", "recent_requests": 28, "recent_failures": 27}}},
+            "upstream a refuses requests: connection refused, since 2026-11-30T10:00:00Z,"
+            " 27 of 28 requests failed in 5 min",
+            "credentials",
+        ),
+        (
+            {"upstreams": {"a": WELL | {"circuit": "open"}}},
+            "the circuit of upstream a is open: unknown",
+            "circuit_breaker",
+        ),
         (
             {"upstreams": {"a": WELL | {"held": True}}},
             "an operator holds upstream a: its new calls are refused",

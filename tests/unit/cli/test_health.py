@@ -15,8 +15,16 @@ READY = {
     "status": "ready",
     "checks": {"started": True, "store": True},
     "upstreams": {
-        "books": {"up": False, "circuit": "open", "in_use": 0, "limit": 32, "queued": 3, "held": True},
-        "reports": {"up": True, "circuit": "closed", "in_use": 2, "limit": 32, "queued": 0},
+        "books": {"state": "held", "circuit": "open", "in_use": 0, "limit": 32, "queued": 3},
+        "crm": {
+            "state": "refusing",
+            "cause": "HTTP 401: no",
+            "circuit": "closed",
+            "in_use": 0,
+            "limit": 32,
+            "queued": 0,
+        },
+        "reports": {"state": "up", "circuit": "closed", "in_use": 2, "limit": 32, "queued": 0},
     },
     "replicas": 3,
 }
@@ -37,7 +45,8 @@ def test_a_ready_gateway_is_shown_with_its_upstreams_and_ends_with_0() -> None:
         "  store          ok",
         "  replicas       3",
         "upstreams",
-        "  books    DOWN, circuit open, 0 of 32 in use, 3 queued, held by an operator",
+        "  books    held, circuit open, 0 of 32 in use, 3 queued",
+        "  crm      REFUSING, HTTP 401: no, circuit closed, 0 of 32 in use, 0 queued",
         "  reports  up, circuit closed, 2 of 32 in use, 0 queued",
     ]
 
@@ -56,13 +65,15 @@ def test_json_is_the_document_of_the_gateway() -> None:
 
 def test_names_with_control_characters_do_not_reach_the_terminal() -> None:
     hostile = "a\x1b]0;owned\x07\x9b2J\u202e\n\u2028z"
-    upstreams = {hostile: {"up": True, "circuit": hostile, "in_use": 1, "limit": 2, "queued": 0}}
+    upstreams = {
+        hostile: {"state": hostile, "cause": hostile, "circuit": hostile, "in_use": 1, "limit": 2, "queued": 0}
+    }
     document = {"status": hostile, "checks": {hostile: True}, "upstreams": upstreams}
     for options in ([], ["--json"]):
         status, out, _ = health(200, document, *options)
         assert status == 0
         assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\r"} & {*out}
-        assert len(out.splitlines()) == (15 if options else 4)
+        assert len(out.splitlines()) == (16 if options else 4)
 
 
 def test_a_gateway_that_is_not_there_ends_it_with_1_and_what_to_do() -> None:

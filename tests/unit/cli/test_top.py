@@ -30,7 +30,7 @@ TASK: dict[str, Any] = {
     "progress": "3 of 5",
 }
 PAGE = {"now": "2026-11-28T10:12:30Z", "items": [TASK], "next": None, "is_complete": True}
-STATE = {"up": True, "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
+STATE = {"state": "up", "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
 HEALTH: dict[str, Any] = {"status": "ready", "checks": {}, "upstreams": {"reports": STATE}}
 HOSTILE = "a\x1b]0;owned\x07\x9b2J"
 
@@ -68,7 +68,7 @@ def test_a_refusal_of_the_first_snapshot_ends_it_with_1() -> None:
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_hostile_names_do_not_reach_the_terminal(options: tuple[str, ...]) -> None:
-    upstreams = {HOSTILE: {"up": [HOSTILE], "circuit": HOSTILE, "in_use": {}}, "b": HOSTILE}
+    upstreams = {HOSTILE: {"state": [HOSTILE], "circuit": HOSTILE, "in_use": {}}, "b": HOSTILE}
     page = PAGE | {"items": [dict.fromkeys(TASK, HOSTILE), HOSTILE], "now": HOSTILE}
     status, out, _ = top({"status": HOSTILE, "upstreams": upstreams}, page, *options)
     assert status == 0

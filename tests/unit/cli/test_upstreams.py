@@ -14,6 +14,11 @@ from helpers.secrets import noted
 ITEM: dict[str, Any] = {
     "name": "reports",
     "path": "/reports/mcp",
+    "state": "up",
+    "cause": None,
+    "since": None,
+    "recent_requests": 28,
+    "recent_failures": 0,
     "is_up": True,
     "circuit": "closed",
     "is_held": False,
@@ -24,7 +29,8 @@ ITEM: dict[str, Any] = {
     "requests": 2,
     "offers_tasks": False,
 }
-LIST = {"replica": "one", "items": [ITEM, ITEM | {"name": "books", "is_up": False}, ITEM | {"is_held": True}]}
+REFUSING = {"state": "refusing", "cause": "HTTP 401: no", "since": "2026-11-30T10:00:00Z", "recent_failures": 27}
+LIST = {"replica": "one", "items": [ITEM, ITEM | REFUSING | {"name": "books"}, ITEM | {"state": "held"}]}
 HOSTILE = "a\x1b]0;owned\x07\x9b2J"
 
 
@@ -40,10 +46,10 @@ def test_a_list_has_state_and_load() -> None:
     status, out, _, listener = upstreams((200, LIST), "ls")
     assert (status, listener.asked[0].path) == (0, "/api/v1/upstreams")
     assert out.splitlines() == [
-        "NAME\tSTATE\tCIRCUIT\tCALLS\tLIMIT\tWAITING\tTASKS\tPATH",
-        "reports\tup\tclosed\t2\t32\t1\t1\t/reports/mcp",
-        "books\tDOWN\tclosed\t2\t32\t1\t1\t/reports/mcp",
-        "reports\theld\tclosed\t2\t32\t1\t1\t/reports/mcp",
+        "NAME\tSTATE\tSINCE\tFAILED\tCIRCUIT\tCALLS\tLIMIT\tWAITING\tTASKS\tPATH\tCAUSE",
+        "reports\tup\t-\t0/28\tclosed\t2\t32\t1\t1\t/reports/mcp\t-",
+        "books\tREFUSING\t2026-11-30T10:00:00Z\t27/28\tclosed\t2\t32\t1\t1\t/reports/mcp\tHTTP 401: no",
+        "reports\theld\t-\t0/28\tclosed\t2\t32\t1\t1\t/reports/mcp\t-",
     ]
     assert json.loads(upstreams((200, LIST), "ls", "--json")[1]) == LIST
 
@@ -51,7 +57,7 @@ def test_a_list_has_state_and_load() -> None:
 def test_one_is_shown_with_all_that_the_api_says() -> None:
     status, out, _, listener = upstreams((200, ITEM), "show", "reports")
     assert (status, listener.asked[0].path) == (0, "/api/v1/upstreams/reports")
-    assert "is_up         yes" in out.splitlines()
+    assert "is_up            yes" in out.splitlines()
     assert json.loads(upstreams((200, ITEM), "show", "reports", "--json")[1]) == ITEM
 
 
@@ -114,6 +120,6 @@ async def test_an_upstream_of_a_running_gateway_is_held_and_released(tmp_path: P
         assert (held.returncode, held.stdout.startswith("reports  held at replica ")) == (0, True)
         assert "reports\theld\t" in taskgate("upstreams", "ls", *options, folder=tmp_path).stdout
         assert taskgate("upstreams", "release", "reports", *options, folder=tmp_path).returncode == 0
-        assert "is_held         no" in taskgate("upstreams", "show", "reports", *options, folder=tmp_path).stdout
+        assert "is_held          no" in taskgate("upstreams", "show", "reports", *options, folder=tmp_path).stdout
         refused = taskgate("upstreams", "hold", "other", *options, folder=tmp_path)
         assert (refused.returncode, "there is no upstream" in refused.stderr) == (1, True)

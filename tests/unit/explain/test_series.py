@@ -60,7 +60,7 @@ def test_many_series_are_worth_a_warning_and_few_are_not(tmp_path: Path) -> None
     assert series_warnings(configured(tmp_path, 8)) == ()
     many = configured(tmp_path, 20)
     [warning] = series_warnings(many)
-    assert warning.startswith(f"metrics may have up to {series_bound(metrics_config(many))} series, more than 10000: ")
+    assert warning.startswith(f"metrics may have up to {series_bound(metrics_config(many))} series, more than 10500: ")
     assert series_warnings(configured(tmp_path, 20, "metrics: {enabled: false}\n")) == ()
 
 

@@ -26,19 +26,25 @@ from taskgate.telemetry.events import (
     TaskExpired,
     TaskFaulted,
     UpstreamAdded,
+    UpstreamAnswered,
+    UpstreamHeld,
+    UpstreamRequestFailed,
 )
 from taskgate.telemetry.log_recorder import PAUSE, LogRecorder
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.upstream_states import UpstreamStates
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 REJECTED = RateLimitChecked("calls", "context", "rejected")
 DOWN, UP = "an upstream is down", "an upstream is up again"
-OPEN = "the circuit of an upstream is open: calls to it are refused"
+REFUSING = "an upstream refuses requests"
+OPEN = "the circuit of an upstream is open for a caller: its calls are refused"
 CLOSED = "the circuit of an upstream is closed again"
 STILL_DOWN = "an upstream is still down, for another reason"
-STILL_OPEN = "the circuit of an upstream is still open, for another reason"
+STILL_OPEN = "the circuit of an upstream is still open for a caller, for another reason"
+UNSERVED = "HTTP 503: the server cannot serve now"
 
 
 class Desk:
@@ -47,6 +53,7 @@ class Desk:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = ManualClock()
         self.ring = EventRing(self.clock)
+        self.states = UpstreamStates(self.ring, self.clock)
         self.recorder = LogRecorder(self.ring, clock=self.clock, reference_of=plain_reference, block_of=address_block)
         self._caplog = caplog
 
@@ -80,6 +87,11 @@ async def desk(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Desk]:
 # --- upstreams -------------------------------------------------------------------------------------------------------
 
 
+def circuit(state: str, cause: str | None = None) -> CircuitChanged:
+    """The circuit, for one caller."""
+    return CircuitChanged("reports", state, cause, is_for_all=False)
+
+
 def checked(ok: bool, up: bool | None, cause: str | None = None) -> HealthChecked:
     return HealthChecked("reports", ok, up, cause)
 
@@ -90,7 +102,7 @@ async def test_a_server_that_is_down_has_a_line_with_the_reason_and_the_time_of_
         desk.emit(checked(False, up, "ECONNREFUSED"), after=15 * SECOND)
     desk.emit(checked(True, True), after=15 * SECOND)
     assert desk.lines("upstream", "reason", "since", "seconds") == [
-        (DOWN, "reports", "ECONNREFUSED", "2026-01-02T03:04:20Z", None),
+        (DOWN, "reports", "connection refused", "2026-01-02T03:04:20Z", None),
         (UP, "reports", None, "2026-01-02T03:04:20Z", 75.0),
     ]
 
@@ -112,7 +124,7 @@ async def test_a_server_that_comes_and_goes_has_few_lines_and_its_last_state_is_
 
 
 async def test_a_state_that_came_too_soon_for_a_line_gets_it_later(desk: Desk) -> None:
-    desk.emit(CircuitChanged("reports", "open", "timeout"), CircuitChanged("reports", "closed"))
+    desk.emit(circuit("open", "timeout"), CircuitChanged("reports", "closed"))
     desk.clock.advance(PAUSE * SECOND)
     await asyncio.sleep(PAUSE / 2)
     assert desk.lines() == [(OPEN,)]
@@ -123,7 +135,7 @@ async def test_a_state_that_came_too_soon_for_a_line_gets_it_later(desk: Desk) -
 async def test_a_server_that_takes_the_place_of_one_that_was_down_is_up_again(desk: Desk) -> None:
     desk.emit(
         checked(False, False, "HTTP 503"),
-        CircuitChanged("reports", "open", "HTTP 503"),
+        circuit("open", "HTTP 503"),
         UpstreamAdded("reports"),
         checked(True, True),
         after=MINUTE,
@@ -132,7 +144,7 @@ async def test_a_server_that_takes_the_place_of_one_that_was_down_is_up_again(de
 
 
 async def test_a_server_that_is_configured_no_more_is_forgotten(desk: Desk) -> None:
-    desk.emit(checked(False, False, "HTTP 503"), CircuitChanged("reports", "open", "HTTP 503"))
+    desk.emit(checked(False, False, "HTTP 503"), circuit("open", "HTTP 503"))
     desk.recorder.adopt({"search"})
     desk.emit(checked(True, True), CircuitChanged("reports", "closed"), after=MINUTE)
     assert desk.lines() == [(DOWN,), (OPEN,)]
@@ -140,14 +152,14 @@ async def test_a_server_that_is_configured_no_more_is_forgotten(desk: Desk) -> N
 
 async def test_another_reason_of_the_same_outage_has_a_line(desk: Desk) -> None:
     desk.emit(*(checked(False, False, cause) for cause in ("ECONNREFUSED", "ECONNREFUSED", "HTTP 503")), after=MINUTE)
-    desk.emit(CircuitChanged("reports", "open", "ECONNREFUSED"))
-    desk.emit(CircuitChanged("reports", "half_open"), CircuitChanged("reports", "open", "HTTP 503"), after=MINUTE)
+    desk.emit(circuit("open", "ECONNREFUSED"))
+    desk.emit(circuit("half_open"), circuit("open", "HTTP 503"), after=MINUTE)
     desk.emit(checked(False, False, "HTTP 503"), checked(True, True), after=MINUTE)
     assert desk.lines("upstream", "reason", "since", "seconds") == [
-        (DOWN, "reports", "ECONNREFUSED", "2026-01-02T03:05:05Z", None),
-        (STILL_DOWN, "reports", "HTTP 503", "2026-01-02T03:05:05Z", None),
-        (OPEN, "reports", "ECONNREFUSED", "2026-01-02T03:07:05Z", None),
-        (STILL_OPEN, "reports", "HTTP 503", "2026-01-02T03:07:05Z", None),
+        (DOWN, "reports", "connection refused", "2026-01-02T03:05:05Z", None),
+        (STILL_DOWN, "reports", UNSERVED, "2026-01-02T03:05:05Z", None),
+        (OPEN, "reports", "connection refused", "2026-01-02T03:07:05Z", None),
+        (STILL_OPEN, "reports", UNSERVED, "2026-01-02T03:07:05Z", None),
         (UP, "reports", None, "2026-01-02T03:05:05Z", 360.0),
     ]
 
@@ -169,13 +181,43 @@ async def test_a_reason_that_came_back_before_its_line_has_none(desk: Desk) -> N
 
 
 async def test_a_state_that_waits_for_its_line_has_it_at_the_end(desk: Desk) -> None:
-    desk.emit(checked(False, False, "timeout"), CircuitChanged("reports", "open", "timeout"))
-    desk.emit(checked(True, True), CircuitChanged("reports", "open", "HTTP 503"), after=SECOND)
+    desk.emit(checked(False, False, "timeout"), circuit("open", "timeout"))
+    desk.emit(checked(True, True), circuit("open", "HTTP 503"), after=SECOND)
     assert desk.lines() == [(DOWN,), (OPEN,)]
     desk.recorder.close()
-    assert desk.lines("reason") == [(DOWN, "timeout"), (OPEN, "timeout"), (UP, None), (STILL_OPEN, "HTTP 503")]
+    assert desk.lines("reason") == [
+        (DOWN, "no answer in time"),
+        (OPEN, "no answer in time"),
+        (UP, None),
+        (STILL_OPEN, UNSERVED),
+    ]
     desk.recorder.close()
     assert len(desk.lines()) == 4
+
+
+async def test_a_server_that_refuses_has_one_line_for_each_cause_and_one_when_it_serves_again(desk: Desk) -> None:
+    refused = [UpstreamRequestFailed("reports", "refused", cause) for cause in ("HTTP 401", "HTTP 429")]
+    desk.emit(*[refused[0]] * 5, *[refused[1]] * 5, after=15 * SECOND)
+    desk.emit(UpstreamAnswered("reports", "tools/call", 0.1, None), after=15 * SECOND)
+    assert desk.lines("reason", "since") == [
+        (REFUSING, "HTTP 401: the server refuses the gateway's credentials", "2026-01-02T03:04:20Z"),
+        (REFUSING, "HTTP 429: the server gets too many requests", "2026-01-02T03:04:20Z"),
+        (UP, None, "2026-01-02T03:04:20Z"),
+    ]
+
+
+async def test_a_server_that_an_operator_holds_has_no_line(desk: Desk) -> None:
+    desk.emit(UpstreamHeld("reports", True), checked(False, False, "timeout"), after=MINUTE)
+    assert desk.lines() == []
+    desk.emit(UpstreamHeld("reports", False), after=MINUTE)
+    assert desk.lines() == [(DOWN,)]
+
+
+async def test_a_circuit_that_is_open_for_all_is_a_server_that_is_down(desk: Desk) -> None:
+    desk.emit(CircuitChanged("reports", "open", "timeout"), after=MINUTE)
+    desk.emit(CircuitChanged("reports", "half_open"), CircuitChanged("reports", "closed"), after=MINUTE)
+    desk.emit(UpstreamAnswered("reports", "tools/call", 0.1, None), after=MINUTE)
+    assert desk.lines("reason") == [(DOWN, "no answer in time"), (UP, None)]
 
 
 async def test_programs_and_servers_have_the_same_lines(desk: Desk) -> None:
@@ -189,9 +231,9 @@ async def test_programs_and_servers_have_the_same_lines(desk: Desk) -> None:
 
 async def test_a_circuit_has_a_line_when_it_opens_and_when_it_closes_and_none_for_trials(desk: Desk) -> None:
     for state in ("open", "half_open", "open", "half_open", "closed"):
-        desk.emit(CircuitChanged("reports", state, "HTTP 504"), after=30 * SECOND)
+        desk.emit(circuit(state, "HTTP 504"), after=30 * SECOND)
     assert desk.lines("upstream", "reason", "since", "seconds") == [
-        (OPEN, "reports", "HTTP 504", "2026-01-02T03:04:35Z", None),
+        (OPEN, "reports", "HTTP 504: a proxy before the server gets no answer", "2026-01-02T03:04:35Z", None),
         (CLOSED, "reports", None, "2026-01-02T03:04:35Z", 120.0),
     ]
 
@@ -267,5 +309,5 @@ async def test_a_lost_lease_names_the_task_by_its_reference(desk: Desk) -> None:
 
 async def test_an_event_that_cannot_be_logged_is_no_obstacle(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.emit(LeaseLost("task", "reports", None))  # type: ignore[arg-type]
-    desk.emit(CircuitChanged("reports", "open", "timeout"))
+    desk.emit(circuit("open", "timeout"))
     assert [record.getMessage() for record in caplog.records] == ["an event was not logged", OPEN]

@@ -64,9 +64,9 @@ class Heard:
         def begin() -> None:
             self.begun += 1
 
-        def note_circuit(state: str, cause: str | None) -> None:
+        def note_circuit(state: str, cause: str | None, is_for_all: bool) -> None:
             self.circuit.append(state)
-            self.circuit_causes.append(cause)
+            self.circuit_causes.append(cause if is_for_all else f"{cause}, one caller")
 
         def note_health(ok: bool, up: bool | None, cause: str | None) -> None:
             self.health.append((ok, up))

@@ -21,7 +21,13 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.config.model import GatewayConfig, admission_rules
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.discovery import gateway_info
-from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
+from taskgate.telemetry.events import (
+    CircuitChanged,
+    ConcurrencyChanged,
+    HealthChecked,
+    UpstreamRequestFailed,
+    UpstreamRetried,
+)
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
@@ -187,10 +193,15 @@ async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_i
     await yard.mount(configured(a="http://b/mcp"))
     yard.emitted.all.clear()
     for made in yard.made:
-        made.observer.circuit("open", "timeout")
+        made.observer.circuit("open", "timeout", True)
+        made.observer.failed("refused", "HTTP 401", False)
         made.observer.health(False, False, "HTTP 502")
         made.observer.retried("connect")
-    states = [CircuitChanged("a", "open", "timeout"), HealthChecked("a", False, False, "HTTP 502")]
+    states = [
+        CircuitChanged("a", "open", "timeout"),
+        UpstreamRequestFailed("a", "refused", "HTTP 401"),
+        HealthChecked("a", False, False, "HTTP 502"),
+    ]
     assert yard.emitted.all == [UpstreamRetried("a", "connect"), *states, UpstreamRetried("a", "connect")]
     await session.close()
 

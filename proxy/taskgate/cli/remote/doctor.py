@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from taskgate.cli.exits import FAILED
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid, GatewayUnreachable
-from taskgate.cli.remote.health import ask_readiness
+from taskgate.cli.remote.health import ask_readiness, upstream_words
 from taskgate.cli.version import versions
 
 MAX_REFUSALS: Final = 10
@@ -126,21 +126,30 @@ def health_findings(health: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _upstream_findings(one_line(name), _mapping(state))
 
 
-def _reason_of(state: Mapping[str, Any]) -> str:
-    return one_line(str(state.get("circuit_reason", "unknown")))
+def _why(state: Mapping[str, Any]) -> str:
+    """The cause of a state, since when, and how many of the latest requests failed."""
+    failed, ended = state.get("recent_failures"), state.get("recent_requests")
+    since = f", since {one_line(str(state['since']))}" if state.get("since") else ""
+    counts = f", {failed} of {ended} requests failed in 5 min" if isinstance(failed, int) and failed else ""
+    return f"{one_line(str(state.get('cause') or state.get('circuit_reason') or 'unknown'))}{since}{counts}"
 
 
 def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]:
-    if state.get("up") is False:
+    how = state.get("state")
+    if how == "down":
         yield Finding(
-            f"upstream {name} is down",
-            f"See that the server runs and that upstreams.{name} names it. The log has the reason.",
+            f"upstream {name} is down: {_why(state)}",
+            f"See that the server runs and that upstreams.{name} names it.",
+        )
+    elif how == "refusing":
+        yield Finding(
+            f"upstream {name} refuses requests: {_why(state)}",
+            f"The server answers. See upstreams.{name}.url and credentials, and what the server logs.",
         )
     elif state.get("circuit") == "open":
         yield Finding(
-            f"the circuit of upstream {name} is open",
-            f"Its calls failed repeatedly ({_reason_of(state)}). Look at its log;"
-            f" upstreams.{name}.circuit_breaker has the limits.",
+            f"the circuit of upstream {name} is open: {_why(state)}",
+            f"Its calls failed repeatedly. Look at its log; upstreams.{name}.circuit_breaker has the limits.",
         )
     if state.get("held") is True:
         yield Finding(
@@ -197,8 +206,7 @@ def _lines(findings: list[Finding], report: Mapping[str, Any], refusals: list[Re
         return
     yield f"health         {one_line(str(health.get('status')))}"
     for name, state in _mapping(health.get("upstreams")).items():
-        parts = ", ".join(f"{one_line(key)} {one_line(str(value))}" for key, value in _mapping(state).items())
-        yield f"  {one_line(name)}: {parts}"
+        yield f"  {one_line(name)}: {', '.join(upstream_words(state))}"
     if refusals is None:
         yield "refusals       unknown: there are no metrics at /metrics"
         return

@@ -9,6 +9,7 @@ import click
 from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid, GatewayUnreachable, Reply
+from taskgate.cli.remote.tables import state_of
 
 
 def print_health(admin: str, timeout: float, as_json: bool) -> None:
@@ -54,19 +55,19 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield "upstreams"
     width = max((len(one_line(name)) for name in upstreams), default=0)
     for name, state in upstreams.items():
-        yield f"  {one_line(name):<{width}}  {', '.join(_state(state))}"
+        yield f"  {one_line(name):<{width}}  {', '.join(upstream_words(state))}"
 
 
-def _state(state: Any) -> Iterator[str]:
+def upstream_words(state: Any) -> Iterator[str]:
+    """What the document of `/readyz?verbose` says of an upstream, in words."""
     if not isinstance(state, dict):
         return
-    up = state.get("up")
-    yield "not checked yet" if up is None else "up" if up is True else "DOWN"
+    yield "not checked yet" if state.get("state") is None else one_line(state_of(state))
+    if state.get("cause") is not None:
+        yield one_line(str(state["cause"]))
     yield f"circuit {one_line(str(state.get('circuit')))}"
     yield f"{one_line(str(state.get('in_use')))} of {one_line(str(state.get('limit')))} in use"
     yield f"{one_line(str(state.get('queued')))} queued"
-    if state.get("held") is True:
-        yield "held by an operator"
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

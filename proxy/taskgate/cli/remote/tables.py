@@ -84,6 +84,12 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def state_of(upstream: Mapping[str, Any]) -> str:
+    """The state of an upstream in a document as a cell; bad ones are in capitals."""
+    state = upstream.get("state")
+    return "unknown" if state is None else str(state).upper() if state in ("down", "refusing") else str(state)
+
+
 def duration_between(start: Any, end: Any) -> str:
     """The time between two timestamps of a document: `45s`, `12m30s`, `3h5m`, `2d4h`; `-` if unknown."""
     try:

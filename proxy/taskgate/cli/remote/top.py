@@ -17,13 +17,20 @@ from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.event_stream import ALIVE, EventStream, explain_refusal
 from taskgate.cli.remote.health import ask_readiness
-from taskgate.cli.remote.tables import STATUS_STYLES, later, table_of, text_of
+from taskgate.cli.remote.tables import STATUS_STYLES, later, state_of, table_of, text_of
 from taskgate.cli.remote.tasks import COLUMNS, CUT, row_of
 
 MAX_TASKS: Final = 100
 """Tasks of a snapshot, the oldest first."""
 _UPSTREAM_COLUMNS: Final = ("UPSTREAM", "STATE", "CIRCUIT", "IN USE", "LIMIT", "QUEUED")
-_STATE_STYLES: Final[Mapping[str, str]] = {"up": "green", "DOWN": "red", "open": "red", "half_open": "yellow"}
+_STATE_STYLES: Final[Mapping[str, str]] = {
+    "up": "green",
+    "DOWN": "red",
+    "REFUSING": "red",
+    "held": "yellow",
+    "open": "red",
+    "half_open": "yellow",
+}
 _FRAME: Final = 12
 """Lines of a screen beside the rows of tasks: heads, borders and the state of the gateway."""
 _TICK: Final = 1.0
@@ -116,8 +123,9 @@ def _upstream_rows(health: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows = []
     for name, state in upstreams.items() if isinstance(upstreams, dict) else ():
         values = state if isinstance(state, dict) else {}
-        up = "up" if values.get("up") is True else "DOWN" if values.get("up") is False else "unknown"
-        rows.append((name, up, *(text_of(values.get(key)) for key in ("circuit", "in_use", "limit", "queued"))))
+        rows.append(
+            (name, state_of(values), *(text_of(values.get(key)) for key in ("circuit", "in_use", "limit", "queued")))
+        )
     return rows
 
 

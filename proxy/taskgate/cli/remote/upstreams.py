@@ -12,14 +12,15 @@ import click
 from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
-from taskgate.cli.remote.tables import print_fields, print_table, text_of
+from taskgate.cli.remote.tables import print_fields, print_table, state_of, text_of
 from taskgate.cli.remote.tasks import NOT_ASKED
 
-_COLUMNS: Final = ("NAME", "STATE", "CIRCUIT", "CALLS", "LIMIT", "WAITING", "TASKS", "PATH")
-_CUT: Final = frozenset({"NAME", "PATH"})
+_COLUMNS: Final = ("NAME", "STATE", "SINCE", "FAILED", "CIRCUIT", "CALLS", "LIMIT", "WAITING", "TASKS", "PATH", "CAUSE")
+_CUT: Final = frozenset({"NAME", "PATH", "CAUSE"})
 _STYLES: Final[Mapping[str, str]] = {
     "up": "green",
     "DOWN": "red",
+    "REFUSING": "red",
     "held": "yellow",
     "open": "red",
     "half_open": "yellow",
@@ -90,15 +91,11 @@ def _print_outcome(outcome: Mapping[str, Any]) -> None:
     click.echo(f"{outcome['name']}  {state} at replica {one_line(text_of(outcome['replica']))}")
 
 
-def _state(item: Mapping[str, Any]) -> str:
-    if item.get("is_held") is True:
-        return "held"
-    return "up" if item.get("is_up") is True else "DOWN" if item.get("is_up") is False else "unknown"
-
-
 def _row(item: Mapping[str, Any]) -> tuple[str, ...]:
-    counts = (text_of(item.get(key)) for key in ("calls", "limit", "waiting", "tasks"))
-    return text_of(item.get("name")), _state(item), text_of(item.get("circuit")), *counts, text_of(item.get("path"))
+    counts = (text_of(item.get(key)) for key in ("circuit", "calls", "limit", "waiting", "tasks", "path"))
+    failed = f"{text_of(item.get('recent_failures'))}/{text_of(item.get('recent_requests'))}"
+    since, cause = text_of(item.get("since")), text_of(item.get("cause"))
+    return text_of(item.get("name")), state_of(item), since, failed, *counts, cause
 
 
 def _fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ const FLUSH_MS = 200;
 const RELOAD_MS = 1000;
 const CONNECT_AGAIN_MS = 2000;
 const ENDED = new Set(["completed", "failed", "cancelled"]);
+const STATE_TONES = { up: "completed", refusing: "failed", down: "failed", held: "input_required" };
 const TOKEN = "#token=";
 const EVENTS = "/api/v1/events";
 // The header with the page's part of the session, and its name in the storage of the page, which is of this tab and
@@ -743,9 +744,8 @@ async function loadServers() {
 function makeServerRow(item) {
   const name = cell(item.name, "", true);
   name.append(element("span", item.path, { class: "more" }));
-  const [text, tone] = item.is_held ? ["held", "input_required"] : stateOf(item.is_up);
-  const state = cell(badge(text, tone));
-  if (item.is_held) state.append(element("span", stateOf(item.is_up)[0], { class: "more" }));
+  const state = cell(badge(item.state ?? "unknown", STATE_TONES[item.state] ?? "cancelled"));
+  for (const text of troubleOf(item)) state.append(element("span", text, { class: "more" }));
   if (item.circuit !== "closed") state.append(element("span", `circuit ${item.circuit}`, { class: "more" }));
   const act = cell("", "act");
   if (mayAct()) {
@@ -760,9 +760,10 @@ function makeServerRow(item) {
   return made;
 }
 
-function stateOf(isUp) {
-  if (isUp === null) return ["unknown", "cancelled"];
-  return isUp ? ["up", "completed"] : ["down", "failed"];
+// Why a server is not up, since when, and how many of the latest requests failed.
+function troubleOf(item) {
+  const counts = `${item.recent_failures} of ${item.recent_requests} failed in 5 min`;
+  return [item.cause, item.since && `since ${dateTime(item.since)}`, item.recent_failures > 0 && counts].filter(Boolean);
 }
 
 async function holdServer(item, verb) {

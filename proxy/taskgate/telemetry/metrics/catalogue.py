@@ -33,7 +33,7 @@ FAMILIES: Final = tuple(family for part in PARTS.values() for family in part)
 STANDARD_SERIES: Final = 20
 """The series about the process and the interpreter; slightly more than there are."""
 
-MANY_SERIES: Final = 10_000
+MANY_SERIES: Final = 10_500
 """Series of one gateway above which `check` warns: scraping them takes a tenth of a second."""
 
 _OWN_LABELS: Final = (labels.VERSION, labels.BACKEND)

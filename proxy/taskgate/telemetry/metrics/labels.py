@@ -13,6 +13,7 @@ from typing import Any, Final
 from taskgate.domain.limits import CapScope
 from taskgate.domain.rates import RateScope
 from taskgate.domain.record import FaultReason, TaskStatus
+from taskgate.domain.upstream_state import UpstreamState
 from taskgate.domain.versions import Revision
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, KNOWN_METHODS
@@ -117,6 +118,7 @@ RECOVERY_OUTCOME = _label("outcome", ("failed", "retried"))
 LEASE_KIND = _label("kind", ("task",))
 TTL_ADJUSTMENT = _label("action", ("clamped_max", "raised_min", "defaulted"))
 DENIAL = _label("reason", ("context_mismatch", "not_found", "expired", "malformed_id"))
+UPSTREAM_STATE = _label("state", tuple(UpstreamState))
 RESULT = Label(name="result", values={True: "ok", False: "error"})
 TOKEN_RESULT = Label(name="result", values={True: "accepted", False: "rejected"})
 _TOKEN_REFUSALS = (*(reason.value for reason in AuthReason), "jwks_unavailable")

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from taskgate.domain.upstream_state import UpstreamState
 from taskgate.protocol.vocabulary import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import labels
@@ -36,7 +37,12 @@ IN_FLIGHT = gauge(
 SESSIONS_LOST = counter(
     "taskgate_upstream_sessions_lost_total", "Sessions that an upstream ended.", labels.UPSTREAM, limits=FROM_START
 )
-UP = gauge("taskgate_upstream_up", "1 if the upstream is healthy; absent while unknown.", labels.UPSTREAM)
+STATE = gauge(
+    "taskgate_upstream_state",
+    "1 for the state of the upstream, from its calls and checks; 0 for the others.",
+    labels.UPSTREAM,
+    labels.UPSTREAM_STATE,
+)
 CIRCUIT_OPEN = gauge(
     "taskgate_upstream_circuit_open",
     "1 while the circuit breaker of the upstream is open or half open.",
@@ -79,7 +85,7 @@ PROGRAM_FAMILIES: Final = (RESTARTS, PROCESSES)
 """The families of stdio upstreams alone."""
 
 FAMILIES: Final = (
-    CLIENT_OPERATIONS, IN_FLIGHT, SESSIONS_LOST, UP, CIRCUIT_OPEN, HEALTH_CHECKS, RETRIES, RESTARTS, PROCESSES,
+    CLIENT_OPERATIONS, IN_FLIGHT, SESSIONS_LOST, STATE, CIRCUIT_OPEN, HEALTH_CHECKS, RETRIES, RESTARTS, PROCESSES,
     CREDENTIALS, EXTENSIONS_DENIED,
 )  # fmt: skip
 
@@ -90,9 +96,6 @@ def upstream_recorders(registry: Registry, ring: EventRing) -> Recorders:
     """The recorders of upstreams."""
     client_operations, exemplars = registry.histogram(CLIENT_OPERATIONS), registry.exemplars
     retries = registry.counter(RETRIES)
-    open_circuits = registry.gauge(CIRCUIT_OPEN)
-    checks = registry.counter(HEALTH_CHECKS)
-    up = registry.gauge(UP)
     restarts = registry.counter(RESTARTS)
     processes = registry.gauge(PROCESSES)
     sessions_lost = registry.counter(SESSIONS_LOST)
@@ -106,27 +109,11 @@ def upstream_recorders(registry: Registry, ring: EventRing) -> Recorders:
         exemplar = None if span is None else exemplars.of(span, seconds, ring.now)
         client_operations[mount, method, error].observe(seconds, exemplar)
 
-    def upstream_added(event: events.UpstreamAdded) -> None:
-        open_circuits[event.mount,].value = 0
-        up.remove((event.mount,))
-
     def upstream_retried(event: events.UpstreamRetried) -> None:
         retries[event.mount, event.reason].value += 1
 
-    def circuit_changed(event: events.CircuitChanged) -> None:
-        # While half open, the breaker still refuses nearly every request.
-        open_circuits[event.mount,].value = event.state != "closed"
-
-    def health_checked(event: events.HealthChecked) -> None:
-        checks[event.mount, event.ok].value += 1
-        if event.up is not None:
-            up[event.mount,].value = event.up
-
     def program_restarted(event: events.ProgramRestarted) -> None:
         restarts[event.mount, event.cause].value += 1
-
-    def program_availability_changed(event: events.ProgramAvailabilityChanged) -> None:
-        up[event.mount,].value = event.up
 
     def programs_counted(event: events.ProgramsCounted) -> None:
         processes[event.mount,].value = event.count
@@ -141,15 +128,42 @@ def upstream_recorders(registry: Registry, ring: EventRing) -> Recorders:
         denied[event.mount, event.extension].value += 1
 
     return {
+        **_state_recorders(registry),
         events.UpstreamAnswered: upstream_answered,
-        events.UpstreamAdded: upstream_added,
         events.UpstreamRetried: upstream_retried,
-        events.CircuitChanged: circuit_changed,
-        events.HealthChecked: health_checked,
         events.ProgramRestarted: program_restarted,
-        events.ProgramAvailabilityChanged: program_availability_changed,
         events.ProgramsCounted: programs_counted,
         events.SessionLost: session_lost,
         events.CredentialsFetched: credentials_fetched,
         events.ExtensionDenied: extension_denied,
+    }
+
+
+def _state_recorders(registry: Registry) -> Recorders:
+    """The recorders of what is known of upstreams."""
+    open_circuits = registry.gauge(CIRCUIT_OPEN)
+    checks = registry.counter(HEALTH_CHECKS)
+    states = registry.gauge(STATE)
+
+    def upstream_added(event: events.UpstreamAdded) -> None:
+        open_circuits[event.mount,].value = 0
+        for state in UpstreamState:
+            states.remove((event.mount, state))
+
+    def circuit_changed(event: events.CircuitChanged) -> None:
+        # While half open, the breaker still refuses nearly every request.
+        open_circuits[event.mount,].value = event.state != "closed"
+
+    def health_checked(event: events.HealthChecked) -> None:
+        checks[event.mount, event.ok].value += 1
+
+    def upstream_state_changed(event: events.UpstreamStateChanged) -> None:
+        for state in UpstreamState:
+            states[event.mount, state].value = state == event.state
+
+    return {
+        events.UpstreamAdded: upstream_added,
+        events.CircuitChanged: circuit_changed,
+        events.HealthChecked: health_checked,
+        events.UpstreamStateChanged: upstream_state_changed,
     }

@@ -252,10 +252,10 @@ def _failure_of(refused: _Refused, subject_token: str | None) -> UpstreamFailed:
     """Return the failure for hosts of a grant that was refused."""
     pause = None if refused.retry_after is None else timedelta(seconds=refused.retry_after)
     if refused.code == INVALID_CLIENT:
-        return failures.ClientRefused(refused.reason)
+        return failures.ClientRefused(refused.reason, word=refused.word)
     if subject_token is not None and refused.code in _OF_SUBJECTS:
         return failures.SubjectRefused(failures.no_credentials(refused.reason, _OF_SUBJECTS[refused.code]))
-    return failures.no_credentials(refused.reason, retry_after=pause)
+    return failures.no_credentials(refused.reason, retry_after=pause, word=refused.word)
 
 
 def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str]:

@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer, Revision
-from taskgate.errors import UpstreamFailed
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.faults import NoMessage, protocol_violation
@@ -258,7 +258,8 @@ class LegacyExchanges:
         status, settings = incoming.status, self._upstream_context.settings
         if not self.is_open and failures.tells_nothing(status):
             # Such a status is no answer of the server to the handshake, whatever its body.
-            raise failures.refused(status, has_credentials=settings.has_credentials)
+            has_credentials, pause = settings.has_credentials, incoming.retry_after
+            raise failures.refused(status, has_credentials=has_credentials, retry_after=pause)
         hidden = hidden_from_hosts(settings, *call.shown.values(), self.session or "")
         # An error without an id under such a status is of the session or the era, and judged by the status.
         is_addressed = not self.is_open or status in failures.SESSION_REFUSALS or status in failures.UNKNOWING
@@ -268,11 +269,17 @@ class LegacyExchanges:
         is_unknown_method = response is not None and response.error_code == METHOD_NOT_FOUND
         if response is not None and response.error is not None and (is_unknown_method or not is_of_session):
             call.was_refused = True
+            if failures.tells_nothing(status):
+                self._upstream_context.observer.failed(UpstreamReason.REFUSED.value, failures.http_cause(status), True)
             return response
-        body, has_credentials = body if self.is_open else None, settings.has_credentials
-        if self.session is not None and status in failures.SESSION_REFUSALS:
-            raise failures.SessionDoubted(failures.refused(status, body=body, has_credentials=has_credentials))
-        raise failures.unwelcome(status, body=body, has_credentials=has_credentials)
+        is_doubtful = self.session is not None and status in failures.SESSION_REFUSALS
+        refused = (failures.refused if is_doubtful else failures.unwelcome)(
+            status,
+            body=body if self.is_open else None,
+            has_credentials=settings.has_credentials,
+            retry_after=incoming.retry_after,
+        )
+        raise failures.SessionDoubted(refused) if is_doubtful else refused
 
     def _take_session(self, session: str | None) -> None:
         """Store the server's session id, if any. Raises UpstreamFailed for an invalid one."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
-from taskgate.errors import UpstreamFailed
+from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
@@ -136,8 +136,8 @@ class ModernExchanges:
         answered = False
         try:
             if asks_who and failures.tells_nothing(incoming.status):
-                has_credentials = self._upstream_context.settings.has_credentials
-                raise failures.refused(incoming.status, has_credentials=has_credentials)
+                has_credentials, pause = self._upstream_context.settings.has_credentials, incoming.retry_after
+                raise failures.refused(incoming.status, has_credentials=has_credentials, retry_after=pause)
             response: Response | None
             if not 200 <= incoming.status < 300:
                 response = await self._refusal(call, incoming, is_of_handshake=asks_who)
@@ -209,9 +209,16 @@ class ModernExchanges:
         read = partial(self._response_in, call=call, is_doubtful=incoming.status in failures.UNKNOWING)
         response, body = await read_refusal(incoming, read, hidden)
         if response is not None and response.error is not None:
+            if failures.tells_nothing(incoming.status):
+                cause = failures.http_cause(incoming.status)
+                self._upstream_context.observer.failed(UpstreamReason.REFUSED.value, cause, True)
             return response
-        body = None if is_of_handshake else body
-        raise failures.unwelcome(incoming.status, body=body, has_credentials=settings.has_credentials)
+        raise failures.unwelcome(
+            incoming.status,
+            body=None if is_of_handshake else body,
+            has_credentials=settings.has_credentials,
+            retry_after=incoming.retry_after,
+        )
 
 
 _OF_SESSIONS: Final = frozenset({INVALID_REQUEST, -32000, -32001})

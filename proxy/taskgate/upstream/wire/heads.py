@@ -8,6 +8,9 @@ it, with one Content-Length of plain digits, or with none. `AnswerHead` is what 
 
 import asyncio
 import re
+from collections.abc import Mapping
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from aiohttp import ClientPayloadError, hdrs
@@ -42,12 +45,13 @@ class AnswerHead:
     """The head of an answer. `length` is that of the body, CHUNKED or UNTIL_CLOSE; it does not hold
     for the next answer with the same head.
 
-    - `status`, `session`, `streams`: as in `Incoming`. `location`: where a redirect leads.
+    - `status`, `session`, `streams`, `retry_after`: as in `Incoming`. `location`: where a redirect leads.
     - `closes`: the connection carries no other request.
     - `has_length`: the length is that of a Content-Length.
     - `has_valid_type`: the Content-Type, if any, is valid.
     - `coding`: gzip or deflate, if the body is compressed.
-    - `unreadable`: why the body must not be read. That is no failure for those who need the status.
+    - `unreadable`: why the body must not be read, and the cause for operators. That is no failure for
+      those who need the status.
     """
 
     __slots__ = (
@@ -57,6 +61,7 @@ class AnswerHead:
         "has_valid_type",
         "length",
         "location",
+        "retry_after",
         "session",
         "status",
         "streams",
@@ -70,6 +75,7 @@ class AnswerHead:
         self.session: Final = headers.get(SESSION_HEADER)
         self.location: Final = headers.get(hdrs.LOCATION)
         self.length, self.has_length = _length_of(message)
+        self.retry_after: Final = _pause(headers) if hdrs.RETRY_AFTER in headers else None
         self.has_valid_type = True
         media_type, written = None, headers.get(hdrs.CONTENT_TYPE)
         try:
@@ -77,10 +83,10 @@ class AnswerHead:
         except ValueError:
             self.has_valid_type = False
         self.streams: Final = media_type == "text/event-stream"
-        self.unreadable: str | None = None
+        self.unreadable: tuple[str, str | None] | None = None
         self.coding: str | None = None
         if not (self.streams or media_type == "application/json" or (self.status >= 400 and _explains(media_type))):
-            self.unreadable = "its answer is neither JSON nor an event stream"
+            self.unreadable = "its answer is neither JSON nor an event stream", _as_cause(media_type)
         elif hdrs.CONTENT_ENCODING in headers:
             self._see_coding(headers.getall(hdrs.CONTENT_ENCODING))
 
@@ -89,12 +95,41 @@ class AnswerHead:
         try:
             self.coding = coding_of(written)
         except CodingRefused as refused:
-            self.unreadable = f"its answer has the content encoding {refused}, which was not requested"
+            self.unreadable = f"its answer has the content encoding {refused}, which was not requested", None
 
     @property
     def is_interim(self) -> bool:
         """Whether another head follows, that of the answer itself."""
         return 100 <= self.status < 200 and self.status != SWITCHED
+
+
+def _pause(headers: Mapping[str, str]) -> timedelta | None:
+    """Return the pause that a `Retry-After` asks for, a day at most; None for an invalid one.
+
+    A time of day is read by the server's own clock, which is in `Date`.
+    """
+    written = headers[hdrs.RETRY_AFTER].strip()
+    if _SECONDS(written):
+        return min(timedelta(seconds=int(written)), _LONGEST_PAUSE)
+    try:
+        pause = parsedate_to_datetime(written) - parsedate_to_datetime(headers.get(hdrs.DATE, ""))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(max(pause, timedelta()), _LONGEST_PAUSE)
+
+
+_SECONDS: Final = re.compile("[0-9]{1,9}").fullmatch
+_LONGEST_PAUSE: Final = timedelta(days=1)
+
+
+def _as_cause(media_type: str | None) -> str:
+    """Return the cause of a failure that is an answer of such a type."""
+    if media_type is None:
+        return "answers without a content type, not MCP"
+    return f"answers {media_type if _TYPE(media_type) else 'an odd content type'}, not MCP"
+
+
+_TYPE: Final = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,40}").fullmatch
 
 
 def _explains(media_type: str | None) -> bool:

@@ -332,7 +332,7 @@ class HttpIncoming:
     """An `Incoming` over HTTP. It is its own iterator, so that abandoning it half read costs
     nothing.
 
-    - `status`, `session`, `streams`: from the head. `streams`: the body is an event stream.
+    - `status`, `session`, `streams`, `retry_after`: from the head. `streams`: the body is an event stream.
     - `document`: the whole body of an answer that is no event stream.
     - `messages`: begins to read the body; then each iteration returns a message.
     - `last_event`, `retry`: the newest event id, and the pause before a reopening, as the server
@@ -368,6 +368,7 @@ class HttpIncoming:
         "has_more",
         "has_valid_type",
         "placed",
+        "retry_after",
         "session",
         "status",
         "streams",
@@ -400,6 +401,7 @@ class HttpIncoming:
         self.status: int = head.status
         self.session: str | None = head.session
         self.streams: bool = head.streams
+        self.retry_after: timedelta | None = head.retry_after
         self.has_valid_type: Final[bool] = head.has_valid_type
 
     def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
@@ -411,7 +413,7 @@ class HttpIncoming:
         """
         if self._ready is None:
             if self._unreadable is not None:
-                raise protocol_violation(self._unreadable)
+                raise protocol_violation(*self._unreadable)
             self._ready = deque()
             if self.streams:
                 self._decoder = EventDecoder(self._limit, other)
@@ -596,7 +598,7 @@ class HttpIncoming:
 
     def document(self) -> bytes | Coroutine[Any, Any, bytes]:
         if self._unreadable is not None:
-            raise protocol_violation(self._unreadable)
+            raise protocol_violation(*self._unreadable)
         self._was_read = True
         connection, limit = self._connection or self._reads_from(), self._limit
         if connection.length > limit:

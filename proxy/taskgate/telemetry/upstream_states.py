@@ -1,0 +1,189 @@
+"""The reader of events that keeps the state of each upstream, for operators: `UpstreamStates`.
+
+It emits `UpstreamStateChanged`, which the log, metrics and streams of operators read. It has how many of
+the latest requests of hosts failed. A request that succeeds costs one handler when its events are folded.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from logging import getLogger
+from typing import Any, Final, NamedTuple
+
+from taskgate.clock import Clock
+from taskgate.domain.upstream_state import REMEMBERED, Trouble, UpstreamCondition, UpstreamState, in_words
+from taskgate.errors import UpstreamReason
+from taskgate.protocol.vocabulary import UNJUDGED_METHODS
+from taskgate.telemetry import events
+from taskgate.telemetry.events import Event
+from taskgate.telemetry.ring import EventRing
+
+_PART: Final = 10
+"""Seconds that are counted together."""
+_PARTS: Final = int(REMEMBERED) // _PART
+_FAILURES: Final = frozenset({*UpstreamReason, "cancelled"})
+"""Outcomes of requests that are no answers."""
+
+log = getLogger("taskgate.telemetry")
+
+
+class UpstreamView(NamedTuple):
+    """The state of an upstream as operators see it.
+
+    - `state`: up, refusing or down; None while it is unknown
+    - `cause`: why it is not up, in words; `since`: when the failures began that go on
+    - `requests`: requests of hosts that ended in the last five minutes; `failures`: those of them that
+      the server did not serve
+    """
+
+    state: UpstreamState | None = None
+    cause: str | None = None
+    since: datetime | None = None
+    requests: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Requests and failures of the last five minutes: `_ended[i]` and `_failed[i]` are those of a part.
+
+    `_newest` is the number of the newest part. A part that comes takes the place of the oldest.
+    """
+
+    _ended: list[int] = field(default_factory=lambda: [0] * _PARTS)
+    _failed: list[int] = field(default_factory=lambda: [0] * _PARTS)
+    _newest: int = 0
+
+    def ended(self, at: float) -> None:
+        self._ended[self._advance(at) % _PARTS] += 1
+
+    def failed(self, at: float) -> None:
+        self._failed[self._advance(at) % _PARTS] += 1
+
+    def read(self, at: float) -> tuple[int, int]:
+        """How many requests there were, and how many of them failed."""
+        self._advance(at)
+        return sum(self._ended), sum(self._failed)
+
+    def _advance(self, at: float) -> int:
+        part = max(int(at) // _PART, self._newest)
+        for each in range(max(self._newest + 1, part - _PARTS + 1), part + 1):
+            self._ended[each % _PARTS] = self._failed[each % _PARTS] = 0
+        self._newest = part
+        return part
+
+
+@dataclass(slots=True)
+class _Known:
+    """The condition of one upstream, its counts, and the state and cause of the last event about it."""
+
+    condition: UpstreamCondition = field(default_factory=UpstreamCondition)
+    counts: _Counts = field(default_factory=_Counts)
+    is_held: bool = False
+    told: tuple[UpstreamState | None, str | None] = (None, None)
+
+
+class UpstreamStates:
+    """The reader of one gateway."""
+
+    def __init__(self, event_ring: EventRing, clock: Clock) -> None:
+        self._event_ring = event_ring
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        handlers: Mapping[type, Callable[[Any], None]] = {
+            events.UpstreamAdded: self._added,
+            events.UpstreamAnswered: self._answered,
+            events.UpstreamRequestFailed: self._failed,
+            events.HealthChecked: self._checked,
+            events.ProgramAvailabilityChanged: self._programs_changed,
+            events.CircuitChanged: self._circuit_changed,
+            events.UpstreamHeld: self._held,
+        }
+        event_ring.hasten(self, handlers.keys() - {events.UpstreamAnswered})
+        event_ring.subscribe(self, handlers)
+
+    def note_failure(self, event: Event) -> None:
+        log.exception("an event did not change the state of an upstream", extra={"fact": type(event).__name__})
+
+    def adopt(self, upstreams: Collection[str]) -> None:
+        """Forget upstreams that are not among these any more, after a reload."""
+        for gone in self._known.keys() - set(upstreams):
+            del self._known[gone]
+
+    def view(self, upstream: str) -> UpstreamView:
+        """Return the state of an upstream now. It has no hold: the concurrency limit has that."""
+        self._event_ring.fold()
+        known = self._known.get(upstream)
+        if known is None:
+            return UpstreamView()
+        trouble = known.condition.trouble
+        cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
+        requests, failed = known.counts.read(self._clock.elapsed())
+        return UpstreamView(known.condition.state, cause, since, requests, failed)
+
+    def _of(self, upstream: str) -> _Known:
+        known = self._known.get(upstream)
+        if known is None:
+            known = self._known[upstream] = _Known()
+        return known
+
+    def _time_of(self, trouble: Trouble) -> datetime:
+        return datetime.fromtimestamp(self._event_ring.folded_at + trouble.since, UTC)
+
+    def _added(self, event: events.UpstreamAdded) -> None:
+        known = self._of(event.mount)
+        known.condition = UpstreamCondition()
+        self._tell(event.mount, known)
+
+    def _answered(self, event: events.UpstreamAnswered) -> None:
+        mount, method, _, error = event
+        # Handshakes succeed with a server that refuses all else.
+        if error in _FAILURES or method in UNJUDGED_METHODS:
+            return
+        known, at = self._of(mount), self._event_ring.elapsed
+        known.counts.ended(at)
+        if error is None:
+            known.condition.succeeded(at)
+            if known.told[0] is not UpstreamState.UP:
+                self._tell(mount, known)
+
+    def _failed(self, event: events.UpstreamRequestFailed) -> None:
+        mount, reason, cause, is_answer = event
+        known, at = self._of(mount), self._event_ring.elapsed
+        if not is_answer:
+            known.counts.ended(at)
+        known.counts.failed(at)
+        known.condition.failed(reason, cause, at)
+        self._tell(mount, known)
+
+    def _checked(self, event: events.HealthChecked) -> None:
+        known = self._of(event.mount)
+        known.condition.checked(event.ok, event.up, event.cause, self._event_ring.elapsed)
+        self._tell(event.mount, known)
+
+    def _programs_changed(self, event: events.ProgramAvailabilityChanged) -> None:
+        known = self._of(event.mount)
+        known.condition.found_programs(event.up, event.cause, self._event_ring.elapsed)
+        self._tell(event.mount, known)
+
+    def _circuit_changed(self, event: events.CircuitChanged) -> None:
+        known = self._of(event.mount)
+        # Half open is a trial: the circuit then closes, or opens again.
+        is_open = event.state != "closed" and event.is_for_all
+        known.condition.circuit_changed(is_open, event.cause, self._event_ring.elapsed)
+        self._tell(event.mount, known)
+
+    def _held(self, event: events.UpstreamHeld) -> None:
+        known = self._of(event.mount)
+        known.is_held = event.is_held
+        self._tell(event.mount, known)
+
+    def _tell(self, upstream: str, known: _Known) -> None:
+        """Emit the present state, if it or its cause is another one than was told."""
+        state, trouble = known.condition.state, known.condition.trouble
+        shown = (UpstreamState.HELD if known.is_held else state, None if trouble is None else trouble.cause)
+        if shown == known.told:
+            return
+        known.told = shown
+        cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
+        self._event_ring.emit(events.UpstreamStateChanged(upstream, shown[0], cause, since))

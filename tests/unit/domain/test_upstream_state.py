@@ -1,0 +1,153 @@
+"""The state of an upstream: what makes it refusing or down, and what makes it up again."""
+
+import pytest
+
+from taskgate.domain.upstream_state import IN_A_ROW, REMEMBERED, Trouble, UpstreamCondition, UpstreamState
+
+UP, REFUSING, DOWN = UpstreamState.UP, UpstreamState.REFUSING, UpstreamState.DOWN
+
+
+@pytest.fixture
+def known() -> UpstreamCondition:
+    """An upstream that served a call at second 0."""
+    known = UpstreamCondition()
+    known.succeeded(0)
+    return known
+
+
+def refuse(known: UpstreamCondition, cause: str, *seconds: float) -> None:
+    for second in seconds:
+        known.failed("refused", cause, second)
+
+
+def test_nothing_is_known_of_an_upstream_without_calls_and_checks() -> None:
+    assert (UpstreamCondition().state, UpstreamCondition().trouble) == (None, None)
+
+
+def test_three_refusals_in_a_row_with_one_cause_make_it_refusing_since_the_first(known: UpstreamCondition) -> None:
+    refuse(known, "HTTP 401", 10, 20)
+    assert (known.state, known.trouble) == (UP, None)
+    refuse(known, "HTTP 401", 30)
+    assert (known.state, known.trouble) == (REFUSING, Trouble("HTTP 401", 10))
+
+
+@pytest.mark.parametrize("reason", ["refused", "redirect", "malformed"])
+def test_answers_that_are_no_mcp_are_refusals(known: UpstreamCondition, reason: str) -> None:
+    for second in range(IN_A_ROW):
+        known.failed(reason, "the cause", second)
+    assert known.state is REFUSING
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("timeout", "timeout"),
+        ("closed", "closed"),
+        ("too_large", "too_large"),
+        ("session_lost", "HTTP 404"),
+        ("internal", "internal"),
+        ("unreachable", "unreachable"),
+        ("refused", "refused"),
+    ],
+)
+def test_a_failure_that_shows_nothing_of_the_server_changes_nothing(
+    known: UpstreamCondition, reason: str, cause: str
+) -> None:
+    """Among them: that the circuit is open, and that a caller has no token."""
+    for second in range(5):
+        known.failed(reason, cause, second)
+    assert known.state is UP
+
+
+def test_a_success_between_refusals_begins_them_anew_and_ends_the_state(known: UpstreamCondition) -> None:
+    refuse(known, "HTTP 401", 1, 2)
+    known.succeeded(3)
+    refuse(known, "HTTP 401", 4, 5)
+    assert known.state is UP
+    refuse(known, "HTTP 401", 6)
+    assert known.trouble == Trouble("HTTP 401", 4)
+    known.succeeded(7)
+    assert (known.state, known.trouble) == (UP, None)
+
+
+def test_refusals_with_other_causes_leave_the_known_one_until_another_comes_three_times(
+    known: UpstreamCondition,
+) -> None:
+    refuse(known, "HTTP 401", 1, 2, 3)
+    refuse(known, "HTTP 429", 4, 5)
+    assert known.trouble == Trouble("HTTP 401", 1)
+    refuse(known, "HTTP 429", 6)
+    assert known.trouble == Trouble("HTTP 429", 1)
+
+
+@pytest.mark.parametrize("cause", ["HTTP 502", "HTTP 503", "HTTP 504"])
+def test_a_proxy_that_does_not_reach_its_server_means_that_it_is_down(known: UpstreamCondition, cause: str) -> None:
+    refuse(known, cause, 1, 2, 3)
+    assert known.state is DOWN
+
+
+def test_one_call_without_a_connection_means_that_it_is_down_until_an_answer(known: UpstreamCondition) -> None:
+    known.failed("unreachable", "ECONNREFUSED", 5)
+    known.failed("unreachable", "ECONNREFUSED", 9)
+    assert (known.state, known.trouble) == (DOWN, Trouble("ECONNREFUSED", 5))
+    known.checked(True, None, None, 10)
+    assert known.state is UP
+
+
+def test_an_answer_that_refuses_shows_that_there_is_a_connection(known: UpstreamCondition) -> None:
+    known.failed("unreachable", "ECONNREFUSED", 5)
+    refuse(known, "HTTP 401", 6)
+    assert known.state is UP
+
+
+def test_failed_checks_make_it_down_since_the_first_of_them(known: UpstreamCondition) -> None:
+    for second, up in ((15, True), (30, True), (45, False)):
+        known.checked(False, up, "timeout", second)
+    assert (known.state, known.trouble) == (DOWN, Trouble("timeout", 15))
+    known.checked(False, False, "ECONNREFUSED", 60)
+    assert known.trouble == Trouble("ECONNREFUSED", 15)
+    known.checked(True, True, None, 75)
+    assert (known.state, known.trouble) == (UP, None)
+
+
+def test_refused_checks_make_it_refusing_if_no_call_succeeded_for_long() -> None:
+    known = UpstreamCondition()
+    for second in (15, 30, 45):
+        known.checked(True, True, "HTTP 401", second)
+    assert (known.state, known.trouble) == (REFUSING, Trouble("HTTP 401", 15))
+    known.checked(True, True, None, 60)
+    assert known.state is UP
+
+
+def test_refused_checks_mean_nothing_where_calls_succeed(known: UpstreamCondition) -> None:
+    for second in range(15, int(REMEMBERED), 15):
+        known.checked(True, True, "HTTP 401", second)
+    assert known.state is UP
+    for second in (REMEMBERED, REMEMBERED + 15, REMEMBERED + 30):
+        known.checked(True, True, "HTTP 401", second)
+    assert known.state is REFUSING
+    known.succeeded(REMEMBERED + 31)
+    assert known.state is UP
+
+
+def test_refused_calls_are_forgotten_after_a_while_of_answered_checks_alone(known: UpstreamCondition) -> None:
+    refuse(known, "HTTP 401", 1, 2, 3)
+    known.checked(True, True, None, 2 + REMEMBERED)
+    assert known.state is REFUSING
+    known.checked(True, True, None, 3 + REMEMBERED)
+    assert known.state is UP
+
+
+def test_a_circuit_that_is_open_for_all_callers_means_that_it_is_down(known: UpstreamCondition) -> None:
+    known.circuit_changed(True, "timeout", 5)
+    known.circuit_changed(True, "closed", 35)
+    assert (known.state, known.trouble) == (DOWN, Trouble("timeout", 5))
+    known.circuit_changed(False, None, 40)
+    assert known.state is UP
+
+
+def test_programs_that_do_not_answer_mean_that_it_is_down(known: UpstreamCondition) -> None:
+    known.found_programs(False, "exit status 3", 5)
+    assert (known.state, known.trouble) == (DOWN, Trouble("exit status 3", 5))
+    known.found_programs(True, None, 6)
+    assert known.state is UP
