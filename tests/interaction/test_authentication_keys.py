@@ -42,12 +42,17 @@ async def test_without_keys_a_token_cannot_be_judged_and_that_is_503_and_no_reas
                     "retryAfterMs": 2000,
                 }
             assert await gateway.ready() == 503
+            state = (await gateway.readiness())["issuers"]["corp"]
+            assert (state["place"], state["cause"], state["refused"]) == (keys.url("/keys"), "HTTP 500", 3)
+            assert state["since"].endswith("Z")
             assert await gateway.counts("taskgate_http_rejections_total", "reason") == {"jwks_unavailable": 3}
             assert await gateway.counts("taskgate_auth_requests_total", "issuer", "reason") == {
                 ("corp", "jwks_unavailable"): 3
             }
             keys.publish(issuer.jwk())
             await until(gateway.ready, lambda status: status == 200)
+            state = (await gateway.readiness())["issuers"]["corp"]
+            assert (state["keys"], state["cause"], state["since"], state["refused"]) == (1, None, None, 0)
             assert (await (await gateway.greeted(token=issuer.token(gateway.url()))).ask("ping")).result == {}
     assert server.heard("initialize") != []
 

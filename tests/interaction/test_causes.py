@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from helpers.command_line import run
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
+from helpers.gateway.process import taskgate
 from helpers.host.host import Host
 from helpers.server import ScriptedServer, error, raw, redirect, status
 from helpers.server.replies import Reply
 from helpers.waiting import eventually
-from taskgate.config import GatewayConfig
 
 CREDENTIALS = "HTTP 401: the server refuses the gateway's credentials"
 REFUSALS: dict[str, tuple[Reply, str, str]] = {
@@ -50,7 +49,7 @@ async def crm(request: pytest.FixtureRequest) -> Any:
         yield server
 
 
-def before(server: ScriptedServer, **sections: Any) -> GatewayConfig:
+def before(server: ScriptedServer, **sections: Any) -> Any:
     """The configuration of a gateway before a server of either era."""
     section = {"path": "/reports/mcp", "url": server.url, "protocol_version": "auto"}
     return configuration({}, upstreams={"reports": section}, **sections)
@@ -79,8 +78,6 @@ async def test_a_server_that_refuses_is_refusing_everywhere_until_it_serves(
         assert await gateway.count("taskgate_upstream_state", upstream="reports", state="refusing") == 1
         assert accessed(caplog) == [("echo", cause)] * 3
         assert said(caplog, REFUSES) == [words]
-        doctor = await asyncio.to_thread(run, "doctor", "--admin", gateway.operators_origin)
-        assert f"upstream reports refuses requests: {words}, since " in doctor[1]
         del crm.script["echo"]
         await host.call("echo")
         assert (await gateway.upstream())["state"] == "up"
@@ -132,15 +129,27 @@ async def test_a_task_waits_as_long_as_the_server_asks_for(crm: ScriptedServer) 
         assert (len(crm.heard("tools/call")), loop.time() - began >= 20) == (2, True)
 
 
-async def test_a_held_server_is_held_in_each_place(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_commands_show_the_cause_and_a_hold(server: ScriptedServer, tmp_path: Path) -> None:
     token = tmp_path / "operator.token"
     token.write_text("0123456789abcdef" * 4)
     token.chmod(0o600)
     config = configuration({"reports": server.url}, admin={"token_file": token})
+
     async with serve(config) as gateway:
-        options = ("--admin", gateway.operators_origin, "--token", token)
-        await asyncio.to_thread(run, "upstreams", "hold", "reports", *options)
+
+        async def said_by(*command: str) -> str:
+            options = "--admin", gateway.operators_origin, "--token", str(token)
+            return (await asyncio.to_thread(taskgate, *command, *options, folder=tmp_path)).stdout
+
+        host = await host_of(gateway, server)
+        server.script["echo"] = status(401)
+        for _ in range(3):
+            await host.call("echo")
+        doctor = await asyncio.to_thread(taskgate, "doctor", "--admin", gateway.operators_origin, folder=tmp_path)
+        assert f"upstream reports refuses requests: {CREDENTIALS}, since " in doctor.stdout
+        assert "3 of 4 requests failed in 5 min" in doctor.stdout
+        assert "reports\tREFUSING\t" in await said_by("upstreams", "ls")
+        await said_by("upstreams", "hold", "reports")
         assert (await gateway.upstream())["state"] == "held"
         assert await gateway.count("taskgate_upstream_state", upstream="reports", state="held") == 1
-        listed = await asyncio.to_thread(run, "upstreams", "ls", *options)
-        assert "reports\theld\t" in listed[1]
+        assert "reports\theld\t" in await said_by("upstreams", "ls")

@@ -175,11 +175,12 @@ class IssuerSettings:
     An empty `audience` means the address of the called mount. `audience_claim` stands for a missing
     `aud`; None if tokens must have one. The claim tuples name claims for the
     client id and the scopes, in order of preference. `tenant_claim` None means that there are no
-    tenants.
+    tenants. `place` is where its keys are, for operators, without secrets.
     """
 
     name: str
     issuer: str
+    place: str = ""
     audience: tuple[str, ...] = ()
     profile: TokenProfile = TokenProfile.GENERIC
     algorithms: tuple[str, ...] = ("ES256", "EdDSA", "PS256", "RS256")

@@ -68,16 +68,34 @@ class FetchReason(StrEnum):
     """The file with the trusted authorities cannot be used."""
 
 
+_CAUSES: Final = {
+    FetchReason.ADDRESS: "the address is not allowed",
+    FetchReason.UNREACHABLE: "no connection",
+    FetchReason.TLS: "the certificate is not trusted",
+    FetchReason.TIMEOUT: "no answer in time",
+    FetchReason.REDIRECT: "it answers with a redirect",
+    FetchReason.STATUS: "it answers with an HTTP error",
+    FetchReason.ENCODING: "its answer has a coding that was not requested",
+    FetchReason.CONTENT_TYPE: "its answer is not JSON",
+    FetchReason.TOO_LARGE: "its answer is too large",
+    FetchReason.BROKEN: "its answer breaks off, or is not HTTP",
+    FetchReason.FILE: "the file cannot be read",
+    FetchReason.CA_FILE: "the file of authorities cannot be used",
+}
+
+
 class FetchFailed(Exception):
     """A failed fetch; the text has the reason, but neither the address nor a library's words.
 
-    `problem` says more about a file; None for a URL.
+    `problem` says more about a file; None for a URL. `cause` is for operators: an HTTP status or a few
+    words.
     """
 
-    def __init__(self, reason: FetchReason, problem: str | None = None) -> None:
+    def __init__(self, reason: FetchReason, problem: str | None = None, *, cause: str | None = None) -> None:
         super().__init__(f"Nothing was fetched: {reason.value}")
         self.reason: Final = reason.value
         self.problem: Final = problem
+        self.cause: Final = cause or problem or _CAUSES[reason]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +254,7 @@ async def _read(response: ClientResponse, max_size: int) -> FetchedDocument:
 
 def _expect_usable(status: int, headers: CIMultiDictProxy[str]) -> None:
     if status != 200:
-        raise FetchFailed(FetchReason.REDIRECT if 300 <= status < 400 else FetchReason.STATUS)
+        reason = FetchReason.REDIRECT if 300 <= status < 400 else FetchReason.STATUS
+        raise FetchFailed(reason, cause=f"HTTP {status}")
     if not _TYPES.fullmatch(headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()):
         raise FetchFailed(FetchReason.CONTENT_TYPE)

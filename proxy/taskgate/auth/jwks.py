@@ -13,7 +13,7 @@ BURST may follow at once. So a stray token does not delay a new key.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from logging import getLogger
 from math import inf
@@ -56,6 +56,21 @@ class KeyRefreshListener(Protocol):
 # --- the cache --------------------------------------------------------------------------------------------------------
 
 
+class KeysState(NamedTuple):
+    """The state of an issuer's keys, for operators.
+
+    - `keys`: how many are usable; `place`: where they are
+    - `cause`: why the last fetch failed, and `since` when fetches fail; None if it did not fail
+    - `refused`: the requests since then whose token could not be verified for lack of keys
+    """
+
+    keys: int
+    place: str
+    cause: str | None = None
+    since: datetime | None = None
+    refused: int = 0
+
+
 class _CachedKeys(NamedTuple):
     keys: KeySet
     digest: bytes
@@ -72,7 +87,8 @@ class IssuerKeys:
     - `_forced_at`: when the last forced fetch began
     - `_paid_until`: the end of the cooldowns of all forced fetches, one after the other
     - `_due`: when the background refresh fetches next
-    - `_failures`: how many fetches failed since the last good one
+    - `_failures`: how many fetches failed since the last good one; `_cause`, `_failing_since`: why the
+      last one failed, and when the first did; `_refused`: the requests without keys since then
     """
 
     def __init__(
@@ -96,7 +112,17 @@ class IssuerKeys:
         self._paid_until = -inf
         self._due = clock.elapsed()
         self._failures = 0
+        self._cause: str | None = None
+        self._failing_since: datetime | None = None
+        self._refused = 0
         self._closed = False
+
+    @property
+    def state(self) -> KeysState:
+        """The state of the keys now."""
+        keys = self._current()
+        count = 0 if keys is None else keys.count
+        return KeysState(count, self._settings.place, self._cause, self._failing_since, self._refused)
 
     @property
     def has_keys(self) -> bool:
@@ -135,6 +161,7 @@ class IssuerKeys:
         keys = self._current()
         found = () if keys is None else keys.find(kid, algorithm)
         if not found and (keys is None or self._failures or self._fetch is not None):
+            self._refused += 1
             raise KeysUnavailable(self._settings.name)
         return found
 
@@ -205,16 +232,16 @@ class IssuerKeys:
             fetched = await self._source.read(urgent=urgent)
             keys = KeySet.read(fetched.body, self._settings.algorithms)
         except DiscoveryRefused as error:
-            self._failed(error.reason)
+            self._failed(error.reason, f"its metadata cannot be used: {error.reason}")
         except (FetchFailed, KeySetRefused) as error:
             file = self._settings.keys.file or self._settings.keys.ca_file
-            # The address of a URL is not shown, since its query may hold a secret.
             about = {} if file is None or error.problem is None else {"file": str(file), "problem": error.problem}
-            self._failed(error.reason, **about)
+            cause = error.cause if isinstance(error, FetchFailed) else f"no key set: {error.reason}"
+            self._failed(error.reason, cause, **about)
         except Exception as error:
-            # The name of the error alone: its text and traceback are a library's and may have the address, which
-            # the log must not show.
-            self._failed("internal", kind=type(error).__name__)
+            # The name of the error alone: its text and traceback are a library's and may have the whole address,
+            # which the log must not show.
+            self._failed("internal", "a fault of the gateway: see its log", kind=type(error).__name__)
         else:
             self._succeeded(keys, sha256(fetched.body).digest(), lifetime(self._settings.keys, fetched.max_age))
         finally:
@@ -225,19 +252,21 @@ class IssuerKeys:
         if self._failures:
             log.info("The keys of an issuer are fetched again", extra={"issuer": name, "keys": keys.count})
         self._cached = _CachedKeys(keys, digest, now)
-        self._failures = 0
+        self._failures = self._refused = 0
+        self._cause = self._failing_since = None
         self._due = now + max(REFRESH_AT * lifetime.total_seconds(), self._settings.keys.cooldown.total_seconds())
         self._listener.refreshed(name, "ok", keys.count)
 
-    def _failed(self, reason: str, **more: str) -> None:
+    def _failed(self, reason: str, cause: str, **more: str) -> None:
         self._source.invalidate()
         self._failures += 1
+        self._cause, self._failing_since = cause, self._failing_since or self._clock.now()
         self._due = self._clock.elapsed() + self._retry_delay()
         keys, name = self._current(), self._settings.name
         count = 0 if keys is None else keys.count
         log.warning(
             "The keys of an issuer could not be fetched",
-            extra={"issuer": name, "reason": reason, "keys": count, **more},
+            extra={"issuer": name, "place": self._settings.place, "reason": reason, "keys": count, **more},
         )
         self._listener.refreshed(name, "failed" if keys is None else "stale", count)
 

@@ -54,11 +54,8 @@ _log = logging.getLogger(__name__)
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 """Returns by name what the gateway needs in order to serve, and whether it is available."""
 
-Servers = Callable[[], Mapping[str, Mapping[str, Any]]]
-"""Returns the state of each server, by name, without asking it."""
-
-Replicas = Callable[[], int | None]
-"""Returns the number of gateways that share the store; None if it is not shared."""
+Details = Callable[[], Mapping[str, Any]]
+"""Returns what `?verbose` adds to readiness: `upstreams`, and `issuers` and `replicas` where there are any."""
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""
@@ -123,20 +120,18 @@ class OperatorsListener:
         access: OperatorAccess,
         metrics: PrometheusRecorder,
         ready: Ready,
-        servers: Servers,
+        details: Details,
         reload: "Reload",
         event_sink: EventSink,
         end: "End | None" = None,
-        replicas: Replicas = lambda: None,
     ) -> None:
         self._refusals = {status: Throttle(_REFUSAL_PAUSE, access.elapsed) for status in (401, 403)}
         self._metrics = metrics
         self._event_sink = event_sink
         self._ready = ready
-        self._servers = servers
+        self._details = details
         self._reload = reload
         self._end = end
-        self._replicas = replicas
         self._access = access
         self._api: OperatorsApi | None = None
         self._console: ConsolePage | None = None
@@ -234,16 +229,12 @@ class OperatorsListener:
         self.readiness_was_asked = True
         checks = await self._check()
         # For information only: an unavailable server is no reason to send hosts elsewhere.
-        fields = self._verbose_fields() if "verbose" in received.query else {}
+        fields = self._details() if "verbose" in received.query else {}
         if self._draining:
             return _json(503, {"status": "draining", "checks": checks, **fields})
         if not all(checks.values()):
             return _json(503, {"status": "not ready", "checks": checks, **fields})
         return _json(200, {"status": "ready", "checks": checks, **fields})
-
-    def _verbose_fields(self) -> dict[str, Any]:
-        replicas = self._replicas()
-        return {"upstreams": self._servers(), **({} if replicas is None else {"replicas": replicas})}
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
         try:

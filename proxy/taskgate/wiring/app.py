@@ -52,7 +52,7 @@ from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reload import Reload, Reloaded, fingerprint
 from taskgate.wiring.shutdown import Closers, drain
-from taskgate.wiring.startup import StartupReport, startup_report
+from taskgate.wiring.startup import StartupReport, shown_time, startup_report
 
 if TYPE_CHECKING:
     from taskgate.operators.explain import CallToExplain
@@ -119,11 +119,10 @@ class Service:
             access=self._access,
             metrics=self._telemetry.metrics,
             ready=self._ready,
-            servers=self._servers,
+            details=self._details,
             reload=self._report_reread,
             event_sink=self._telemetry.event_sink,
             end=end,
-            replicas=self._replicas,
         )
         self._store: MeasuredStore | None = None
         self._runtime: Runtime | None = None
@@ -451,16 +450,22 @@ class Service:
             found["lease"] = leasing.is_heard
         return found
 
-    def _replicas(self) -> int | None:
-        """Return the number of gateways that share the store, including this one; None if it is not
-        shared.
-        """
-        leasing = None if self._runtime is None else self._runtime.cluster.leasing
-        return None if leasing is None else leasing.processes
+    def _details(self) -> Mapping[str, Any]:
+        """Return the state of each server and of each issuer's keys by name, and the number of replicas.
 
-    def _servers(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the state of each server, by name."""
-        return {} if self._runtime is None else self._runtime.upstreams.vitals(self._telemetry.upstream_states)
+        The number includes this gateway. There is none if the store is not shared.
+        """
+        runtime = self._runtime
+        if runtime is None:
+            return {"upstreams": {}}
+        found: dict[str, Any] = {"upstreams": runtime.upstreams.vitals(self._telemetry.upstream_states)}
+        if keys := runtime.callers.authenticator.keys_states():
+            found["issuers"] = {
+                name: {**state._asdict(), "since": shown_time(state.since)} for name, state in keys.items()
+            }
+        if (leasing := runtime.cluster.leasing) is not None:
+            found["replicas"] = leasing.processes
+        return found
 
     def _effective(self) -> str:
         """Return the configuration in force as YAML, without secrets."""

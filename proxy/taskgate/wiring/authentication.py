@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from yarl import URL
+
 from taskgate.admission.callers import BearerCallers, Callers
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.mounts import Mount
@@ -47,7 +49,7 @@ from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked, Toke
 
 if TYPE_CHECKING:
     from taskgate.auth.api_keys import KeyVerifier
-    from taskgate.auth.jwks import IssuerKeys
+    from taskgate.auth.jwks import IssuerKeys, KeysState
 
 KEY_FILE: Final = "context.key"
 _LONGEST_TOKEN: Final = 4096
@@ -121,6 +123,10 @@ class Authenticator:
     def ready(self) -> bool:
         """Whether every issuer's keys were fetched once, so that its tokens can be verified."""
         return all(issuer.keys.has_keys for issuer in self.issuers)
+
+    def keys_states(self) -> Mapping[str, "KeysState"]:
+        """Return the state of the keys of each issuer, by its name."""
+        return {issuer.settings.name: issuer.keys.state for issuer in self.issuers}
 
     def _not_shared_with(self, other: "Authenticator | None") -> list[Issuer]:
         shared = () if other is None else other.issuers
@@ -320,8 +326,17 @@ def _issuers(
 
     return tuple(
         next((issuer for issuer in known if issuer.settings == settings), None) or new_issuer(settings)
-        for settings in config.auth.to_issuer_settings()
+        for settings in (
+            replace(each, place=config.references.hide(_place_of(each))) for each in config.auth.to_issuer_settings()
+        )
     )
+
+
+def _place_of(issuer: IssuerSettings) -> str:
+    """Return where the keys of an issuer are: a file, or a URL without what may be a secret in it."""
+    if issuer.keys.file is not None:
+        return str(issuer.keys.file)
+    return str(URL(issuer.keys.uri or issuer.issuer).with_query(None).with_fragment(None).with_user(None))
 
 
 @dataclass(frozen=True, slots=True)

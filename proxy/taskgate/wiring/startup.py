@@ -5,6 +5,7 @@ scheme and host, a program by its first word. What came from references of the f
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,6 +93,11 @@ def shown_server(config: GatewayConfig, upstream: str) -> str:
     section = config.upstreams[upstream]
     # Arguments of a program may be secrets, and so may the path of a URL.
     return config.references.hide(section.command[0] if section.command else origin_of(section.url or ""))
+
+
+def shown_time(moment: datetime | None) -> str | None:
+    """Return a moment as documents for operators have it, in whole seconds."""
+    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _store_place(config: GatewayConfig, data_directory: Path | None) -> str | None:

@@ -73,7 +73,7 @@ from taskgate.upstream.settings import (
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
-from taskgate.wiring.startup import shown_server
+from taskgate.wiring.startup import shown_server, shown_time
 
 log = getLogger("taskgate.upstream")
 
@@ -391,7 +391,7 @@ def _state_of(mount: Mount, view: UpstreamView) -> Mapping[str, Any]:
     return {
         "state": UpstreamState.HELD if bulkhead.is_held else view.state,
         "cause": view.cause,
-        "since": None if view.since is None else view.since.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "since": shown_time(view.since),
         "recent_requests": view.requests,
         "recent_failures": view.failures,
         "up": vitals.up,

@@ -13,6 +13,13 @@ from helpers.gateway.process import gateway_process, taskgate
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 
 DOWN = {"state": "down", "cause": "connection refused", "since": "2026-11-30T10:00:00Z"}
+ISSUER = {
+    "keys": 0,
+    "place": "https://idp/keys",
+    "cause": "HTTP 404",
+    "since": "2026-11-30T10:00:00Z",
+    "refused": 3,
+}
 WELL = {"state": "up", "up": True, "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
 READY: dict[str, Any] = {"status": "ready", "checks": {"store": True}, "upstreams": {"reports": WELL}}
 METRICS = b"""# TYPE taskgate_http_rejections_total counter
@@ -68,6 +75,18 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
             {"upstreams": {"a": WELL | {"circuit": "open"}}},
             "the circuit of upstream a is open: unknown",
             "circuit_breaker",
+        ),
+        (
+            {"issuers": {"corp": ISSUER}},
+            "the keys of issuer corp cannot be fetched from https://idp/keys: HTTP 404, since 2026-11-30T10:00:00Z;"
+            " no token of it is accepted; 3 requests were refused for lack of keys",
+            "auth.issuers.corp",
+        ),
+        (
+            {"issuers": {"corp": ISSUER | {"keys": 2, "refused": 0}}},
+            "the keys of issuer corp cannot be fetched from https://idp/keys: HTTP 404, since 2026-11-30T10:00:00Z;"
+            " 2 earlier keys serve on",
+            "auth.issuers.corp",
         ),
         (
             {"upstreams": {"a": WELL | {"held": True}}},

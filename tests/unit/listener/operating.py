@@ -35,11 +35,11 @@ class Operated:
     fault: Exception | None = None
     holds: asyncio.Event | None = None
     servers: dict[str, Any] = field(default_factory=lambda: SERVERS)
+    details: dict[str, Any] = field(default_factory=dict)
     asked: int = 0
     reloaded: dict[str, Any] | None = field(default_factory=lambda: {"result": "success"})
     reloads: int = 0
     ends: int = 0
-    replicas: int | None = None
     elapsed: float = 0.0
     api_closed: int = 0
     can_end: bool = True
@@ -52,11 +52,10 @@ class Operated:
             access=self.access,
             metrics=self.metrics,
             ready=self._ready,
-            servers=lambda: self.servers,
+            details=lambda: {"upstreams": self.servers, **self.details},
             reload=self._reload,
             event_sink=self,
             end=self._end if self.can_end else None,
-            replicas=lambda: self.replicas,
         )
         self.address = ("", 0)
 

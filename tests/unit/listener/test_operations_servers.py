@@ -45,8 +45,8 @@ async def test_how_each_server_does_is_told_by_who_is_not_ready(operated: Operat
     assert (answer.status, document["status"], document["upstreams"]) == (503, status, SERVERS)
 
 
-async def test_how_many_gateways_share_the_store_is_told_where_it_can_be_shared(operated: Operated) -> None:
-    operated.replicas = 3
+async def test_details_are_told_on_request_alone(operated: Operated) -> None:
+    operated.details = {"replicas": 3}
     document = told(await operated.ask("/readyz?verbose"))
     assert isinstance(document, dict)
     assert document["replicas"] == 3

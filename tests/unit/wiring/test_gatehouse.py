@@ -96,6 +96,20 @@ async def test_without_authentication_no_key_is_made(houses: Any, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_where_the_keys_of_an_issuer_are_is_told_without_what_may_be_secret(houses: Any, tmp_path: Path) -> None:
+    issuers = {
+        "corp": {"issuer": "https://idp.example.com/corp", "jwks_uri": "https://keys.example.com/corp?code=s3cret"},
+        "partner": {"issuer": "https://idp.example.com/partner"},
+        "lab": {"issuer": "https://idp.example.com/lab", "jwks_file": str(tmp_path / "keys.json")},
+    }
+    house = houses(configuration(SERVERS, auth={"mode": "required", "issuers": issuers}), tmp_path)
+    assert {name: state.place for name, state in house.keys_states().items()} == {
+        "corp": "https://keys.example.com/corp",
+        "partner": "https://idp.example.com/partner",
+        "lab": str(tmp_path / "keys.json"),
+    }
+
+
 # --- callers -------------------------------------------------------------------------------------------------------
 
 

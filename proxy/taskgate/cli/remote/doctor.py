@@ -124,6 +124,8 @@ def health_findings(health: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(f"the check {one_line(check)} failed", _ADVICE.get(check, _OTHER_ADVICE))
     for name, state in _mapping(health.get("upstreams")).items():
         yield from _upstream_findings(one_line(name), _mapping(state))
+    for name, state in _mapping(health.get("issuers")).items():
+        yield from _issuer_findings(one_line(name), _mapping(state))
 
 
 def _why(state: Mapping[str, Any]) -> str:
@@ -162,6 +164,19 @@ def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]
             f"upstream {name} has {limit} calls in use, its limit, and {queued} wait",
             f"If the server can take more, raise upstreams.{name}.concurrency.",
         )
+
+
+def _issuer_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]:
+    if state.get("cause") is None:
+        return
+    place, cause, since = (one_line(str(state.get(key))) for key in ("place", "cause", "since"))
+    keys, refused = state.get("keys"), state.get("refused")
+    serves = f"{keys} earlier keys serve on" if keys else "no token of it is accepted"
+    count = f"; {refused} requests were refused for lack of keys" if isinstance(refused, int) and refused else ""
+    yield Finding(
+        f"the keys of issuer {name} cannot be fetched from {place}: {cause}, since {since}; {serves}{count}",
+        f"See that it is reachable from here, and that auth.issuers.{name} names it.",
+    )
 
 
 def read_refusals(client: AdminClient) -> list[Refusal] | None:

@@ -56,6 +56,9 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     width = max((len(one_line(name)) for name in upstreams), default=0)
     for name, state in upstreams.items():
         yield f"  {one_line(name):<{width}}  {', '.join(upstream_words(state))}"
+    for name, state in _mapping(document, "issuers").items():
+        if isinstance(state, dict) and state.get("cause") is not None:
+            yield f"keys of issuer {one_line(name)}: {one_line(str(state['cause']))}"
 
 
 def upstream_words(state: Any) -> Iterator[str]:
