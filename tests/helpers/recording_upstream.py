@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 from helpers.welcomes import unheard_welcome
@@ -10,6 +11,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.calls import PrincipalSource, UpstreamCall
+from taskgate.upstream.health import QUIET
 from taskgate.upstream.session import Makers, ServerSession, SessionUsage
 
 
@@ -116,7 +118,7 @@ class RecordingUpstream:
             Era.MODERN,
             nothing,
             host=None,
-            upstream_context=nothing,
+            upstream_context=cast("Any", SimpleNamespace(observer=QUIET)),
             makers=makers,
             welcome=unheard_welcome(),
             usage=usage,

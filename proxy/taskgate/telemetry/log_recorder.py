@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import datetime
-from logging import getLogger
+from logging import INFO, getLogger
 from math import inf
 from typing import Any, Final
 
@@ -65,9 +65,10 @@ class LogRecorder:
         self._circuits: dict[str, _Circuit] = {}
         self._refusals = KeyedLog(_limit_log, "a limit refuses a caller")
         self._failed_tasks = KeyedLog(_task_log, "a task failed without a result of its tool")
+        self._resumed_tasks = KeyedLog(_task_log, "a task of a process that is gone goes on here", level=INFO)
         self._expired_tasks = KeyedLog(_task_log, "a task ended unfinished: it is as old as tasks.ttl.max allows")
         self._lost_leases = KeyedLog(_lease_log, "another replica took over a task: its call is aborted here")
-        self._keyed = (self._refusals, self._failed_tasks, self._expired_tasks, self._lost_leases)
+        self._keyed = (self._refusals, self._failed_tasks, self._resumed_tasks, self._expired_tasks, self._lost_leases)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         handlers: Mapping[type, Callable[[Any], None]] = {
@@ -78,6 +79,7 @@ class LogRecorder:
             events.CapRefused: self._cap_refused,
             events.QueueRefused: self._queue_refused,
             events.TaskFaulted: self._task_faulted,
+            events.TaskRecovered: self._task_recovered,
             events.TaskExpired: self._task_expired,
             events.LeaseLost: self._lease_lost,
         }
@@ -182,7 +184,14 @@ class LogRecorder:
             return
         upstream = event.task.owner.mount
         fields = {"upstream": upstream, "reason": event.reason, "task": self._reference_of(event.task.id)}
-        self._emit(self._failed_tasks, (upstream, event.reason), fields)
+        self._emit(self._failed_tasks, event.task.id, fields)
+
+    def _task_recovered(self, event: events.TaskRecovered) -> None:
+        # One that is lost has the line of a failed task.
+        if event.outcome == "retried":
+            task = event.task
+            fields = {"upstream": task.owner.mount, "tool": task.call.tool, "task": self._reference_of(task.id)}
+            self._emit(self._resumed_tasks, task.id, fields)
 
     def _task_expired(self, event: events.TaskExpired) -> None:
         task = event.task

@@ -25,6 +25,7 @@ from taskgate.telemetry.events import (
     RateLimitChecked,
     TaskExpired,
     TaskFaulted,
+    TaskRecovered,
     UpstreamAdded,
     UpstreamAnswered,
     UpstreamHeld,
@@ -281,15 +282,33 @@ async def test_a_caller_without_a_name_has_its_address(desk: Desk) -> None:
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_task_is_named_by_its_reference_once_for_each_server_and_reason(desk: Desk) -> None:
-    records = [new_record(owner=OwnerKey("alice", mount)) for mount in ("reports", "reports", "search")]
-    desk.emit(*(TaskFaulted(record, "unreachable") for record in records), TaskFaulted(records[0], "closed"))
+async def test_each_failed_task_is_named_by_its_reference(desk: Desk) -> None:
+    records = [
+        new_record(id=str(number) * 32, owner=OwnerKey("alice", mount))
+        for number, mount in enumerate(("reports", "reports", "search"))
+    ]
+    desk.emit(*(TaskFaulted(record, "unreachable") for record in records))
     text = "a task failed without a result of its tool"
     assert desk.lines("upstream", "reason", "task") == [
-        (text, "reports", "unreachable", plain_reference(records[0].id)),
-        (text, "search", "unreachable", plain_reference(records[2].id)),
-        (text, "reports", "closed", plain_reference(records[0].id)),
+        (text, record.owner.mount, "unreachable", plain_reference(record.id)) for record in records
     ]
+
+
+async def test_the_lines_about_failed_tasks_are_bounded_and_the_rest_is_counted(desk: Desk) -> None:
+    desk.emit(*(TaskFaulted(new_record(id=f"{number:032}"), "unreachable") for number in range(500)))
+    assert len(desk.lines()) == 60
+    desk.recorder.close()
+    assert desk.lines("left_out_elsewhere")[-1] == ("a task failed without a result of its tool", 440)
+
+
+async def test_each_task_that_goes_on_after_its_process_is_named_and_lost_ones_are_failed_tasks(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    again, lost = (new_record(id=letter * 32, call=new_call(tool="build")) for letter in "ab")
+    desk.emit(TaskRecovered(again, "retried"), TaskRecovered(lost, "failed"))
+    found = [(record.getMessage(), vars(record)["tool"], vars(record)["task"]) for record in caplog.records]
+    assert found == [("a task of a process that is gone goes on here", "build", plain_reference(again.id))]
 
 
 async def test_a_task_that_got_too_old_is_named_with_its_tool_its_age_and_the_setting(desk: Desk) -> None:
