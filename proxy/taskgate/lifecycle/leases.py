@@ -113,6 +113,7 @@ class Leasing:
         self._steady: float | None = None
         self._zero: datetime | None = None
         self._others: frozenset[str] = frozenset()
+        self._gone: Mapping[str, datetime] = {}
         self._until: datetime | None = None
         self._full = False
         self._apart: _SentHeartbeat | None = None
@@ -145,6 +146,11 @@ class Leasing:
     def peers(self) -> frozenset[str]:
         """The names of the other live processes at the last heartbeat."""
         return self._others
+
+    @property
+    def gone(self) -> Mapping[str, datetime]:
+        """The processes of the last ten minutes that ended without a farewell, or hang, each since when."""
+        return self._gone
 
     @property
     def processes(self) -> int:
@@ -299,6 +305,9 @@ class Leasing:
         asked = sent.asked
         self._clock.align(reply.time, asked=asked, answered=answered)
         self._others = reply.alive - {self.holder}
+        for name in reply.gone.keys() - self._gone.keys():
+            log.warning("a replica is gone: others take its tasks over", extra={"replica": name})
+        self._gone = reply.gone
         self._until, self._full = reply.time + sent.lease, reply.full
         forgotten, refused = self._copies.forgotten(reply.behind)
         for run in self._running(refused, asked):

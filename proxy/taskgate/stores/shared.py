@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from taskgate.domain.record import TaskId, TaskRecord
@@ -30,6 +31,8 @@ class HeartbeatReply(NamedTuple):
     - `before`: the time until which the holder counted as alive before this heartbeat. None if the
       store does not know the holder, or no longer.
     - `full`: whether the store has no memory for new data.
+    - `gone`: the holders that ended without a `part`, or hang, each by the time at which that was
+      noticed: those of the last ten minutes.
     """
 
     time: datetime
@@ -39,6 +42,7 @@ class HeartbeatReply(NamedTuple):
     alive: frozenset[str]
     before: datetime | None
     full: bool = False
+    gone: Mapping[str, datetime] = MappingProxyType({})
 
 
 class LeaseStore(Protocol):

@@ -124,7 +124,9 @@ log = getLogger("taskgate.upstream")
 _KEY: Final = 16
 """Characters of the shortest part of a path that is taken for a key."""
 QUIET: Final = 600.0
-"""Seconds for which the same failure is not logged again."""
+"""Seconds for which a failure with the same cause is not logged again."""
+MOST_CAUSES: Final = 16
+"""Causes of which that is known; of further ones the reason counts."""
 
 _ITS_OWN: Final = frozenset(
     {
@@ -173,7 +175,7 @@ class HandshakeLog:
         self.secrets: tuple[str, ...] = ()
         # The last line about the era: sessions and health checks find it each for themselves.
         self._decided: tuple[Eras, Revision | None, EraReason] | None = None
-        # By reason: the loop time of the last line, and the failures since that.
+        # By cause: the loop time of the last line, and the failures since that.
         self._logged_at: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
 
@@ -206,11 +208,13 @@ class HandshakeLog:
             return
         if isinstance(failure, Unwelcome):
             said = said or words_of(failure.error)
-        now, times = asyncio.get_running_loop().time(), self._unlogged.get(reason, 0) + 1
-        if now - self._logged_at.get(reason, float("-inf")) < QUIET:
-            self._unlogged[reason] = times
+        # A server may answer with any type of content.
+        cause = failure.cause if failure.cause in self._logged_at or len(self._logged_at) < MOST_CAUSES else reason
+        now, times = asyncio.get_running_loop().time(), self._unlogged.get(cause, 0) + 1
+        if now - self._logged_at.get(cause, float("-inf")) < QUIET:
+            self._unlogged[cause] = times
             return
-        self._logged_at[reason], self._unlogged[reason] = now, 0
+        self._logged_at[cause], self._unlogged[cause] = now, 0
         of: dict[str, object] = {"upstream": settings.name, "reason": reason, "text": str(failure), "times": times}
         if said:
             of["said"] = _redacted((*secrets_of(settings), *self.secrets), said)

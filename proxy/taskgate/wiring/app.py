@@ -465,6 +465,8 @@ class Service:
             }
         if (leasing := runtime.cluster.leasing) is not None:
             found["replicas"] = leasing.processes
+            if leasing.gone:
+                found["gone"] = {name: shown_time(since) for name, since in leasing.gone.items()}
         return found
 
     def _effective(self) -> str:

@@ -77,6 +77,11 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
             "circuit_breaker",
         ),
         (
+            {"gone": {"gw-2": "2026-11-30T10:00:00Z"}},
+            "replica gw-2 is gone without a farewell since 2026-11-30T10:00:00Z",
+            "Others take its tasks over",
+        ),
+        (
             {"issuers": {"corp": ISSUER}},
             "the keys of issuer corp cannot be fetched from https://idp/keys: HTTP 404, since 2026-11-30T10:00:00Z;"
             " no token of it is accepted; 3 requests were refused for lack of keys",

@@ -2,7 +2,14 @@
 
 import pytest
 
-from taskgate.domain.upstream_state import IN_A_ROW, REMEMBERED, Trouble, UpstreamCondition, UpstreamState
+from taskgate.domain.upstream_state import (
+    IN_A_ROW,
+    REMEMBERED,
+    Trouble,
+    UpstreamCondition,
+    UpstreamState,
+    in_words,
+)
 
 UP, REFUSING, DOWN = UpstreamState.UP, UpstreamState.REFUSING, UpstreamState.DOWN
 
@@ -151,3 +158,16 @@ def test_programs_that_do_not_answer_mean_that_it_is_down(known: UpstreamConditi
     assert (known.state, known.trouble) == (DOWN, Trouble("exit status 3", 5))
     known.found_programs(True, None, 6)
     assert known.state is UP
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("HTTP 401", "HTTP 401: the server refuses the gateway's credentials"),
+        ("HTTP 418", "HTTP 418"),
+        ("ECONNREFUSED", "connection refused"),
+        ("exit status 3", "exit status 3"),
+    ],
+)
+def test_a_cause_is_shown_in_words_where_there_are_any(cause: str, words: str) -> None:
+    assert in_words(cause) == words

@@ -3,8 +3,9 @@
 import pytest
 
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
-from taskgate.upstream.context import HandshakeLog
+from taskgate.upstream.context import MOST_CAUSES, HandshakeLog
 from taskgate.upstream.settings import FixedHeader
 from unit.upstream.conftest import settings_for
 
@@ -39,3 +40,20 @@ async def test_neither_a_replaced_secret_nor_its_successor_is_in_the_log(caplog:
 async def test_what_others_tell_of_is_not_told(caplog: pytest.LogCaptureFixture, failure: UpstreamFailed) -> None:
     HandshakeLog().failed(settings_for("http://server/"), failure)
     assert caplog.records == []
+
+
+async def test_each_cause_has_a_line_and_the_same_one_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    log, settings = HandshakeLog(), settings_for("http://server/")
+    for status in (429, 401, 429, 401):
+        log.failed(settings, failures.refused(status))
+    assert [vars(record)["text"] for record in caplog.records] == [
+        "The server refused the request with HTTP status 429",
+        "The server refused the gateway's credentials",
+    ]
+
+
+async def test_causes_without_end_have_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    log, settings = HandshakeLog(), settings_for("http://server/")
+    for number in range(1000):
+        log.failed(settings, protocol_violation("its answer is no JSON", f"answers text/x-{number}, not MCP"))
+    assert len(caplog.records) == MOST_CAUSES + 1

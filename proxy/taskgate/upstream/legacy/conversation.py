@@ -272,14 +272,15 @@ class LegacyExchanges:
             if failures.tells_nothing(status):
                 self._upstream_context.observer.failed(UpstreamReason.REFUSED.value, failures.http_cause(status), True)
             return response
-        is_doubtful = self.session is not None and status in failures.SESSION_REFUSALS
-        refused = (failures.refused if is_doubtful else failures.unwelcome)(
-            status,
-            body=body if self.is_open else None,
-            has_credentials=settings.has_credentials,
-            retry_after=incoming.retry_after,
-        )
-        raise failures.SessionDoubted(refused) if is_doubtful else refused
+        # No name holds the failure: its frame would hold it, too.
+        details: dict[str, Any] = {
+            "body": body if self.is_open else None,
+            "has_credentials": settings.has_credentials,
+            "retry_after": incoming.retry_after,
+        }
+        if self.session is not None and status in failures.SESSION_REFUSALS:
+            raise failures.SessionDoubted(failures.refused(status, **details))
+        raise failures.unwelcome(status, **details)
 
     def _take_session(self, session: str | None) -> None:
         """Store the server's session id, if any. Raises UpstreamFailed for an invalid one."""
