@@ -73,6 +73,7 @@ async def test_a_server_that_refuses_is_refusing_everywhere_until_it_serves(
         crm.script["echo"] = reply
         for _ in range(3):
             await host.call("echo")
+            await asyncio.sleep(1)
         found = await gateway.upstream()
         assert (found["state"], found["cause"], found["recent_failures"]) == ("refusing", words, 3)
         assert await gateway.count("taskgate_upstream_state", upstream="reports", state="refusing") == 1
@@ -104,6 +105,7 @@ async def test_a_server_that_cannot_serve_is_down(crm: ScriptedServer, caplog: p
         crm.script["echo"] = status(503)
         for _ in range(3):
             await host.call("echo")
+            await asyncio.sleep(1)
         await gateway.upstream_is(state="down", cause="HTTP 503: the server cannot serve now")
         assert said(caplog, "an upstream is down") == ["HTTP 503: the server cannot serve now"]
 
@@ -145,6 +147,7 @@ async def test_commands_show_the_cause_and_a_hold(server: ScriptedServer, tmp_pa
         server.script["echo"] = status(401)
         for _ in range(3):
             await host.call("echo")
+            await asyncio.sleep(1)
         doctor = await asyncio.to_thread(taskgate, "doctor", "--admin", gateway.operators_origin, folder=tmp_path)
         assert f"upstream reports refuses requests: {CREDENTIALS}, since " in doctor.stdout
         assert "3 of 4 requests failed in 5 min" in doctor.stdout
@@ -153,3 +156,15 @@ async def test_commands_show_the_cause_and_a_hold(server: ScriptedServer, tmp_pa
         assert (await gateway.upstream())["state"] == "held"
         assert await gateway.count("taskgate_upstream_state", upstream="reports", state="held") == 1
         assert "reports\theld\t" in await said_by("upstreams", "ls")
+
+
+async def test_a_task_whose_server_asks_for_more_time_than_it_has_makes_a_last_attempt(server: ScriptedServer) -> None:
+    tasks = {"upgrade": [{"tool": "*", "mode": "always"}], "ttl": {"min": "1s"}}
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await host_of(gateway, server)
+        server.script["echo"] = raw(b"slow down", content_type="text/plain", status=429, Retry_After="86400")
+        task = (await host.start("echo", ttl=30_000))["taskId"]
+        await eventually(lambda: len(server.heard("tools/call")) == 1)
+        del server.script["echo"]
+        await host.until(task, "completed")
+        assert len(server.heard("tools/call")) == 2

@@ -1,10 +1,12 @@
 """The state of one upstream, for operators: `UpstreamCondition`, from the latest calls and health checks.
 
-Three refusals in a row with one cause make it refusing, of calls or of checks. Those of checks do not
-while calls succeed: a server may know the callers and not the gateway. It is down if its checks or its
-circuit say so, or if the latest call found no connection. Three answers in a row of a proxy without its
-server mean the same. A failure that tells nothing of the server counts for nothing. All times are seconds
-of a monotonic clock. A state decides nothing: that is for the circuit breaker and the checks.
+Three refusals in a row make it refusing, of calls of tools, of other requests, or of checks. Those of
+checks count where checks were answered before, or no call has ever succeeded: a server may know the
+callers and not the gateway. It is down if its checks or its circuit say so, or if the latest request
+found no connection. Three answers in a row of a proxy without its server mean the same. A failure that
+tells nothing of the server counts for nothing. What requests show is forgotten after REMEMBERED. All
+times are seconds of a monotonic clock. A state decides nothing: that is for the circuit breaker and the
+checks.
 """
 
 from dataclasses import dataclass, field
@@ -15,15 +17,23 @@ from typing import Final
 from taskgate.errors import UpstreamReason
 
 IN_A_ROW: Final = 3
-"""Refusals with one cause that make an upstream refusing."""
+"""Refusals that make an upstream refusing."""
+APART: Final = 1.0
+"""Seconds from one refusal to the next that counts: many requests may wait for one handshake."""
 REMEMBERED: Final = 300.0
-"""Seconds for which the end of a call says more than checks do."""
+"""Seconds after which a refusal, or a request without a connection, is forgotten."""
 
 _REFUSALS: Final = frozenset(
     {UpstreamReason.REFUSED.value, UpstreamReason.REDIRECT.value, UpstreamReason.MALFORMED.value}
 )
 _OF_PROXIES: Final = frozenset({"HTTP 502", "HTTP 503", "HTTP 504"})
 """The causes by which a proxy says that its server is down."""
+_OF_REQUESTS: Final = frozenset({"HTTP 400", "HTTP 404", "HTTP 405", "HTTP 410", "HTTP 422"})
+"""The causes that may be about one call of a tool, and so count for other requests alone."""
+_WITHOUT_ANSWER: Final = frozenset(
+    {UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value, UpstreamReason.CALL_LOST.value}
+)
+"""The reasons of failures that show no connection."""
 
 
 class UpstreamState(StrEnum):
@@ -45,84 +55,94 @@ class Trouble:
 
 @dataclass(slots=True)
 class _Row:
-    """Refusals in a row: the cause of the last ones, how many had it, and when they began.
+    """Refusals in a row: how many, when they began, and the time and the cause of the last one."""
 
-    `latest` is the time of the last one. `trouble` has the cause that came often enough.
-    """
-
-    cause: str | None = None
     times: int = 0
     began: float = 0.0
-    latest: float = inf
-    trouble: Trouble | None = None
+    latest: float = -inf
+    cause: str = ""
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """The trouble that enough of them are."""
+        return Trouble(self.cause, self.began) if self.times >= IN_A_ROW else None
 
     def add(self, cause: str, at: float) -> None:
         if self.times == 0:
             self.began = at
-        self.times = self.times + 1 if cause == self.cause else 1
-        self.cause, self.latest = cause, at
-        if self.times >= IN_A_ROW:
-            self.trouble = Trouble(cause, self.began)
+        if at - self.latest >= APART or self.times == 0:
+            self.times, self.latest = self.times + 1, at
+        self.cause = cause
 
 
 @dataclass(slots=True)
 class UpstreamCondition:
     """The outcomes of one upstream. The methods take them; `state` and `trouble` say what they mean.
 
-    - `_calls`, `_checks`: refusals in a row
+    - `_calls`, `_others`, `_checks`: refusals in a row, of calls of tools, other requests and checks
     - `_up`: what its checks or its programs say; `_failing_since`: when checks began to fail
-    - `_unreached`: the latest call found no connection; `_circuit`: the circuit is open for all callers
-    - `_answered_at`: when a call succeeded last
+    - `_unreached`: the latest request found no connection, at `_unreached_at`
+    - `_circuit`: the circuit is open for all callers
+    - `_has_answered`: a request succeeded; `_has_served`: a call of a tool did; `_has_passed`: a check was
+      answered, and not refused
     """
 
     _calls: _Row = field(default_factory=_Row)
+    _others: _Row = field(default_factory=_Row)
     _checks: _Row = field(default_factory=_Row)
     _up: bool | None = None
     _failing_since: float | None = None
     _failing: Trouble | None = None
     _unreached: Trouble | None = None
+    _unreached_at: float = -inf
     _circuit: Trouble | None = None
-    _answered_at: float = -inf
+    _has_answered: bool = False
+    _has_served: bool = False
+    _has_passed: bool = False
 
     @property
     def state(self) -> UpstreamState | None:
         """Up, refusing or down; None while nothing is known."""
         trouble = self.trouble
         if trouble is None:
-            return UpstreamState.UP if self._up or self._answered_at > -inf else None
-        if self._is_unserved or trouble.cause in _OF_PROXIES:
-            return UpstreamState.DOWN
-        return UpstreamState.REFUSING
+            return UpstreamState.UP if self._up or self._has_answered else None
+        is_unserved = not (self._unreached is self._failing is self._circuit is None)
+        return UpstreamState.DOWN if is_unserved or trouble.cause in _OF_PROXIES else UpstreamState.REFUSING
 
     @property
     def trouble(self) -> Trouble | None:
         """Why it is down or refusing; None if it is neither."""
-        found = [self._unreached, self._failing, self._circuit, self._calls.trouble, self._checks.trouble]
-        known = [each for each in found if each is not None]
+        rows = (self._calls.trouble, self._others.trouble, self._checks.trouble)
+        known = [each for each in (self._unreached, self._failing, self._circuit, *rows) if each is not None]
         return Trouble(known[0].cause, min(each.since for each in known)) if known else None
 
-    @property
-    def _is_unserved(self) -> bool:
-        return not (self._unreached is self._failing is self._circuit is None)
-
-    def succeeded(self, at: float) -> None:
-        """The server answered a request that is no handshake and no ping."""
-        self._answered_at = at
-        self._unreached = None
+    def succeeded(self, *, is_call: bool) -> None:
+        """The server answered a request with a result; `is_call`: it calls a tool. Successful
+        handshakes and pings are left out."""
+        self._unreached, self._has_answered = None, True
+        if self._others.times:
+            self._others = _Row()
+        if not is_call:
+            return
+        self._has_served = True
         if self._calls.times:
             self._calls = _Row()
         if self._checks.times:
             self._checks = _Row()
 
-    def failed(self, reason: str, cause: str, at: float) -> None:
-        """A call failed, with the reason and the cause of an UpstreamFailed."""
-        if reason == UpstreamReason.UNREACHABLE.value:
+    def failed(self, reason: str, cause: str, at: float, *, is_call: bool) -> None:
+        """A request failed, with the reason and the cause of an UpstreamFailed."""
+        if reason == UpstreamReason.UNREACHABLE.value and cause != reason:
             # Without a cause of its own it was not tried: the circuit is open.
-            if cause != reason:
-                self._unreached = Trouble(cause, at if self._unreached is None else self._unreached.since)
-            return
-        if reason in _REFUSALS and cause != UpstreamReason.REFUSED.value:
+            self._unreached = Trouble(cause, at if self._unreached is None else self._unreached.since)
+            self._unreached_at = at
+        if reason not in _WITHOUT_ANSWER:
             self._unreached = None
+        if reason not in _REFUSALS or cause == UpstreamReason.REFUSED.value:
+            return
+        if not is_call:
+            self._others.add(cause, at)
+        elif cause not in _OF_REQUESTS:
             self._calls.add(cause, at)
 
     def checked(self, ok: bool, up: bool | None, cause: str | None, at: float) -> None:
@@ -133,13 +153,13 @@ class UpstreamCondition:
                 self._failing_since = at
             self._tell(up, cause, self._failing_since)
             return
-        self._failing_since = self._unreached = None
-        self._tell(up, None, at)
+        self._unreached = None
+        if up is not False:
+            self._failing_since = None
+            self._tell(up, None, at)
         if cause is None:
-            self._checks = _Row()
-            if at - self._calls.latest >= REMEMBERED:
-                self._calls = _Row()
-        elif at - self._answered_at >= REMEMBERED:
+            self._has_passed, self._checks = True, _Row()
+        elif self._has_passed or not self._has_served:
             self._checks.add(cause, at)
 
     def found_programs(self, up: bool, cause: str | None, at: float) -> None:
@@ -148,10 +168,17 @@ class UpstreamCondition:
 
     def circuit_changed(self, is_open: bool, cause: str | None, at: float) -> None:
         """The circuit opened or closed for all callers."""
-        if not is_open:
-            self._circuit = None
-        elif self._circuit is None:
-            self._circuit = Trouble(cause or _UNKNOWN, at)
+        before = self._circuit or Trouble(_UNKNOWN, at)
+        self._circuit = Trouble(cause or before.cause, before.since) if is_open else None
+
+    def forget(self, now: float) -> None:
+        """Forget what requests showed that is too old. Checks are made again and again."""
+        if now - self._calls.latest >= REMEMBERED:
+            self._calls = _Row()
+        if now - self._others.latest >= REMEMBERED:
+            self._others = _Row()
+        if self._unreached is not None and now - self._unreached_at >= REMEMBERED:
+            self._unreached, self._has_answered = None, False
 
     def _tell(self, up: bool | None, cause: str | None, since: float) -> None:
         if up is None:

@@ -61,6 +61,8 @@ DEADLINE: Final = "The call took longer than its deadline"
 WAIT_FIRST: Final = 0.5
 WAIT_MOST: Final = 30.0
 """Seconds between attempts to reach a server, from the first to the longest pause; a share of each is taken."""
+LAST_ATTEMPT: Final = 5.0
+"""Seconds before the end of a wait for the last attempt, where the server asks for a longer pause."""
 _DOUBLINGS: Final = 8
 
 Call = Callable[[], Awaitable[Response]]
@@ -262,6 +264,10 @@ class TaskRun(CancelScope):
         services = self._services
         transitions, pause = services.transitions, _pause(self.id, turn, missed.retry_after)
         waits = Progressed(message=f"Waits for the server: {missed}")
+        left = (ends - services.clock.now()).total_seconds()
+        if missed.retry_after is not None and pause >= left > LAST_ATTEMPT:
+            # The server may serve before the pause that it named is over.
+            pause = left - LAST_ATTEMPT
         while services.clock.now() + timedelta(seconds=pause) < ends:
             try:
                 for event in (DispatchWithdrawn(), waits):

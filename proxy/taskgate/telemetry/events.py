@@ -448,6 +448,7 @@ class UpstreamRequestFailed(NamedTuple):
     """
 
     mount: str
+    method: str
     reason: str
     cause: str
     is_answer: bool = False

@@ -296,11 +296,13 @@ class _Condition:
 @dataclass(slots=True)
 class _Health(_Condition):
     is_refusing: bool = False
+    was_logged_refusing: bool = False
 
     def log(self, fields: Mapping[str, Any], *, is_another_cause: bool) -> None:
-        if self.is_bad and self.is_refusing:
+        was_refusing, self.was_logged_refusing = self.was_logged_refusing, self.is_bad and self.is_refusing
+        if self.was_logged_refusing:
             _upstream_log.warning("an upstream refuses requests", extra=fields)
-        elif is_another_cause:
+        elif is_another_cause and not was_refusing:
             _upstream_log.warning("an upstream is still down, for another reason", extra=fields)
         elif self.is_bad:
             _upstream_log.warning("an upstream is down", extra=fields)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.clock import Clock
 from taskgate.domain.upstream_state import REMEMBERED, Trouble, UpstreamCondition, UpstreamState, in_words
 from taskgate.errors import UpstreamReason
-from taskgate.protocol.vocabulary import UNJUDGED_METHODS
+from taskgate.protocol.vocabulary import TOOLS_CALL, UNJUDGED_METHODS
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
 from taskgate.telemetry.ring import EventRing
@@ -82,6 +82,11 @@ class _Known:
     is_held: bool = False
     told: tuple[UpstreamState | None, str | None] = (None, None)
 
+    @property
+    def state(self) -> UpstreamState | None:
+        """The state as operators see it, with a hold."""
+        return UpstreamState.HELD if self.is_held else self.condition.state
+
 
 class UpstreamStates:
     """The reader of one gateway."""
@@ -90,7 +95,8 @@ class UpstreamStates:
         self._event_ring = event_ring
         self._clock = clock
         self._known: dict[str, _Known] = {}
-        handlers: Mapping[type, Callable[[Any], None]] = {
+        self._is_well = True
+        self._handlers: Mapping[type, Callable[[Any], None]] = {
             events.UpstreamAdded: self._added,
             events.UpstreamAnswered: self._answered,
             events.UpstreamRequestFailed: self._failed,
@@ -99,8 +105,8 @@ class UpstreamStates:
             events.CircuitChanged: self._circuit_changed,
             events.UpstreamHeld: self._held,
         }
-        event_ring.hasten(self, handlers.keys() - {events.UpstreamAnswered})
-        event_ring.subscribe(self, handlers)
+        self._hasten()
+        event_ring.subscribe(self, self._handlers)
 
     def note_failure(self, event: Event) -> None:
         log.exception("an event did not change the state of an upstream", extra={"fact": type(event).__name__})
@@ -116,10 +122,23 @@ class UpstreamStates:
         known = self._known.get(upstream)
         if known is None:
             return UpstreamView()
+        now = self._clock.elapsed()
+        known.condition.forget(now)
+        self._tell(upstream, known)
         trouble = known.condition.trouble
         cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
-        requests, failed = known.counts.read(self._clock.elapsed())
-        return UpstreamView(known.condition.state, cause, since, requests, failed)
+        return UpstreamView(known.condition.state, cause, since, *known.counts.read(now))
+
+    def read(self) -> Mapping[tuple[str, UpstreamState], float]:
+        """Return the values of a metric: 1 for the state of each upstream, 0 for the others."""
+        self._event_ring.fold()
+        now, found = self._clock.elapsed(), dict[tuple[str, UpstreamState], float]()
+        for upstream, known in tuple(self._known.items()):
+            known.condition.forget(now)
+            self._tell(upstream, known)
+            if known.state is not None:
+                found |= {(upstream, state): state is known.state for state in UpstreamState}
+        return found
 
     def _of(self, upstream: str) -> _Known:
         known = self._known.get(upstream)
@@ -128,7 +147,7 @@ class UpstreamStates:
         return known
 
     def _time_of(self, trouble: Trouble) -> datetime:
-        return datetime.fromtimestamp(self._event_ring.folded_at + trouble.since, UTC)
+        return datetime.fromtimestamp(round(self._event_ring.folded_at + trouble.since, 3), UTC)
 
     def _added(self, event: events.UpstreamAdded) -> None:
         known = self._of(event.mount)
@@ -137,23 +156,23 @@ class UpstreamStates:
 
     def _answered(self, event: events.UpstreamAnswered) -> None:
         mount, method, _, error = event
-        # Handshakes succeed with a server that refuses all else.
-        if error in _FAILURES or method in UNJUDGED_METHODS:
+        # Handshakes succeed with a server that refuses all else, and polls of its tasks are not of hosts.
+        if error in _FAILURES or method in UNJUDGED_METHODS or method.startswith(_OF_TASKS):
             return
-        known, at = self._of(mount), self._event_ring.elapsed
-        known.counts.ended(at)
+        known = self._of(mount)
+        known.counts.ended(self._event_ring.elapsed)
         if error is None:
-            known.condition.succeeded(at)
+            known.condition.succeeded(is_call=method == TOOLS_CALL)
             if known.told[0] is not UpstreamState.UP:
                 self._tell(mount, known)
 
     def _failed(self, event: events.UpstreamRequestFailed) -> None:
-        mount, reason, cause, is_answer = event
+        mount, method, reason, cause, is_answer = event
         known, at = self._of(mount), self._event_ring.elapsed
         if not is_answer:
             known.counts.ended(at)
         known.counts.failed(at)
-        known.condition.failed(reason, cause, at)
+        known.condition.failed(reason, cause, at, is_call=method == TOOLS_CALL)
         self._tell(mount, known)
 
     def _checked(self, event: events.HealthChecked) -> None:
@@ -180,10 +199,23 @@ class UpstreamStates:
 
     def _tell(self, upstream: str, known: _Known) -> None:
         """Emit the present state, if it or its cause is another one than was told."""
-        state, trouble = known.condition.state, known.condition.trouble
-        shown = (UpstreamState.HELD if known.is_held else state, None if trouble is None else trouble.cause)
+        trouble = known.condition.trouble
+        shown = known.state, None if trouble is None else trouble.cause
         if shown == known.told:
             return
         known.told = shown
         cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
         self._event_ring.emit(events.UpstreamStateChanged(upstream, shown[0], cause, since))
+        is_well = all(each.told[1] is None for each in self._known.values())
+        if is_well is not self._is_well:
+            self._is_well = is_well
+            self._hasten()
+
+    def _hasten(self) -> None:
+        """Have a success known soon while an upstream is not up. Else it waits until it is read."""
+        kinds = self._handlers.keys()
+        self._event_ring.hasten(self, kinds - {events.UpstreamAnswered} if self._is_well else kinds)
+
+
+_OF_TASKS: Final = "tasks/"
+"""The beginning of the methods about tasks of a server."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
+from taskgate.errors import UpstreamReason
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification, Params, Response
@@ -369,7 +370,8 @@ class RunningCall(CancelScope):
     - `shown` are the headers with credentials of a request that was refused with an HTTP status.
     - `answer` is an answer that arrived outside of the request's own stream.
     - `was_let_go`: the gateway ends the call itself, by closing the session.
-    - `was_refused`: the answer came under an HTTP error status.
+    - `was_refused`: the answer came under an HTTP error status; `refused_with`: one that is about the
+      caller or the server.
     - `resumes` is the round that a modern call starts with, if that is not its first.
     - `spent` is how many seconds of its time were used before `begin`.
     - `has_token`: its request has a progress token, so the server may report progress.
@@ -394,6 +396,7 @@ class RunningCall(CancelScope):
         "last_progress",
         "listener",
         "principal",
+        "refused_with",
         "resumes",
         "runs_nothing",
         "sent",
@@ -424,6 +427,7 @@ class RunningCall(CancelScope):
         self.resumes: NextRound | None = None
         self.answer: Response | None = None
         self.last_progress: Notification | None = None
+        self.refused_with: int | None = None
         self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = self.has_token = False
         self.was_heard = self.runs_nothing = False
         self.shown = _NONE_SHOWN
@@ -432,6 +436,11 @@ class RunningCall(CancelScope):
         """The loop time of `begin`."""
         # Equal to it as long as there was no progress.
         self._progressed_at = 0.0
+
+    def report_refusal(self, method: str, failed: Callable[[str, str, str, bool], None]) -> None:
+        """Report an answer that is an error under an HTTP status about the caller or the server."""
+        if self.refused_with is not None:
+            failed(method, UpstreamReason.REFUSED.value, f"HTTP {self.refused_with}", True)
 
     @property
     def is_left(self) -> bool:

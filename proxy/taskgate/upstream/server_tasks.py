@@ -23,7 +23,7 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import ServerTask
 from taskgate.system.background import cancel_and_wait
 from taskgate.upstream import failures
-from taskgate.upstream.pauses import PollSchedule
+from taskgate.upstream.pauses import POLL_PAUSE_MOST, PollSchedule
 
 PERMANENT: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
@@ -108,7 +108,8 @@ class TaskFollower(ABC):
         if pause is None:
             raise self._lost_sight(failure)
         if failure is not None and failure.retry_after is not None:
-            pause = max(pause, failure.retry_after.total_seconds())
+            # A poll costs little, and its result may be ready long before.
+            pause = max(pause, min(failure.retry_after.total_seconds(), POLL_PAUSE_MOST))
         self._poll_due = now + pause
 
     def _now(self) -> float:

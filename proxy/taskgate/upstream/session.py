@@ -35,6 +35,7 @@ from taskgate.domain.versions import Era, Peer, find_revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ListedTool, ServerDescription
 from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.vocabulary import INITIALIZE
 from taskgate.system.single_flight import Abandoned, SingleFlight
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
@@ -214,24 +215,26 @@ class ServerSession:
                         raise
                     missed, era_before = failure.copy(), session.era
         except UpstreamFailed as failure:
-            self._report(failure)
+            self._report(call.method, failure)
             raise
         finally:
             requests.in_flight[name] -= 1
             if requests.ended is not None:
                 requests.ended.set()
 
-    def _report(self, failure: UpstreamFailed) -> None:
+    def _report(self, method: str, failure: UpstreamFailed) -> None:
         """Report the failure of a request that is not tried again."""
-        # Without credentials it is not the server that failed.
-        reason = _REFUSAL if isinstance(failure, failures.NoCredentials) else failure.reason
-        self._upstream_context.observer.failed(reason, failure.cause, False)
+        reason = failure.reason
+        if isinstance(failure, failures.NoCredentials):
+            # It is not the server that failed. Without a cause, the caller has no token, or the gateway ends.
+            reason = _INTERNAL if failure.cause == failure.reason else _REFUSAL
+        self._upstream_context.observer.failed(method, reason, failure.cause, False)
 
     async def open(self) -> ServerDescription:
         try:
             return await (self.era_session or await self._found_session()).open()
         except UpstreamFailed as failure:
-            self._report(failure)
+            self._report(INITIALIZE, failure)
             raise
 
     async def welcome(self) -> ServerDescription:
@@ -681,6 +684,7 @@ _TIMEOUT: Final = UpstreamReason.TIMEOUT.value
 _UNREACHABLE: Final = UpstreamReason.UNREACHABLE.value
 _CLOSING: Final = UpstreamReason.CLOSED.value
 _REFUSAL: Final = UpstreamReason.REFUSED.value
+_INTERNAL: Final = UpstreamReason.INTERNAL.value
 _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )

@@ -298,7 +298,7 @@ class UpstreamObserver:
 
     - `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a
       result.
-    - `failed`: reason and cause of a failed request of a host, as in UpstreamFailed, after all attempts;
+    - `failed`: method, reason and cause of a failed request of a host, as in UpstreamFailed, after all attempts;
       and whether an error was its answer, under an HTTP status that is about the caller or the server.
     - `session_lost`: the server ended a session.
     - `stream_opened` and `stream_ended`: the kind of stream, `get`, `response` or `listen`.
@@ -323,7 +323,7 @@ class UpstreamObserver:
     session_lost: Callable[[], None]
     stream_opened: Callable[[str], None]
     stream_ended: Callable[[str], None]
-    failed: Callable[[str, str, bool], None] = lambda reason, cause, is_answer: None
+    failed: Callable[[str, str, str, bool], None] = lambda method, reason, cause, is_answer: None
     skipped: Callable[[int], None] = lambda size: None
     list_cut: Callable[[], None] = lambda: None
     credentials_got: Callable[[float, bool], None] = lambda seconds, ok: None

@@ -39,6 +39,7 @@ from taskgate.telemetry.metrics.gateway import LoopLag
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.tasks import OLDEST, POLL_INTERVAL, RUNNING
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
+from taskgate.telemetry.metrics.upstreams import STATE as UPSTREAM_STATES
 from taskgate.wiring.authentication import (
     ReloadableAuthenticator,
     build_authenticator,
@@ -388,6 +389,7 @@ class Service:
         metrics, clock = self._telemetry.metrics, self._environment.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.upstreams.requests.read)
+        metrics.watch(UPSTREAM_STATES, self._telemetry.upstream_states.read)
         metrics.watch(RUNNING, runtime.runner.calls_running)
         metrics.watch(OLDEST, runtime.runner.oldest_ages)
         metrics.watch(POLL_INTERVAL, runtime.poll_limiter.newest)

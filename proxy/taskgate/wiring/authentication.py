@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from yarl import URL
-
 from taskgate.admission.callers import BearerCallers, Callers
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.mounts import Mount
@@ -326,17 +324,20 @@ def _issuers(
 
     return tuple(
         next((issuer for issuer in known if issuer.settings == settings), None) or new_issuer(settings)
-        for settings in (
-            replace(each, place=config.references.hide(_place_of(each))) for each in config.auth.to_issuer_settings()
-        )
+        for settings in (replace(each, place=_place_of(config, each)) for each in config.auth.to_issuer_settings())
     )
 
 
-def _place_of(issuer: IssuerSettings) -> str:
+def _place_of(config: GatewayConfig, issuer: IssuerSettings) -> str:
     """Return where the keys of an issuer are: a file, or a URL without what may be a secret in it."""
     if issuer.keys.file is not None:
-        return str(issuer.keys.file)
-    return str(URL(issuer.keys.uri or issuer.issuer).with_query(None).with_fragment(None).with_user(None))
+        return config.references.hide(str(issuer.keys.file))
+    # What came from references is found as it is written.
+    shown = config.references.hide(issuer.keys.uri or issuer.issuer)
+    return _USER("//", re.split("[?#]", shown, maxsplit=1)[0])
+
+
+_USER: Final = re.compile("//[^/@]*@").sub
 
 
 @dataclass(frozen=True, slots=True)

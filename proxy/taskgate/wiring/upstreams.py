@@ -437,7 +437,9 @@ def _observer(name: str, report: UpstreamReport, event_sink: EventSink) -> Upstr
         list_cut=lambda: list_cut.emit({"upstream": name}),
         credentials_got=lambda seconds, ok: event_sink.emit(CredentialsFetched(name, seconds, ok)),
         retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
-        failed=lambda reason, cause, is_answer: report.emit(UpstreamRequestFailed(name, reason, cause, is_answer)),
+        failed=lambda method, reason, cause, is_answer: report.emit(
+            UpstreamRequestFailed(name, method, reason, cause, is_answer)
+        ),
         circuit=lambda state, cause, is_for_all: report.emit(CircuitChanged(name, state, cause, is_for_all)),
         health=lambda ok, up, cause: report.emit(HealthChecked(name, ok, up, cause)),
         restarted=lambda cause: event_sink.emit(ProgramRestarted(name, cause)),

@@ -12,26 +12,28 @@ from taskgate.domain.upstream_state import (
 )
 
 UP, REFUSING, DOWN = UpstreamState.UP, UpstreamState.REFUSING, UpstreamState.DOWN
+CALL, LIST = True, False
+"""Whether a request calls a tool."""
 
 
 @pytest.fixture
 def known() -> UpstreamCondition:
-    """An upstream that served a call at second 0."""
+    """An upstream that has served a call."""
     known = UpstreamCondition()
-    known.succeeded(0)
+    known.succeeded(is_call=CALL)
     return known
 
 
-def refuse(known: UpstreamCondition, cause: str, *seconds: float) -> None:
+def refuse(known: UpstreamCondition, cause: str, *seconds: float, is_call: bool = CALL) -> None:
     for second in seconds:
-        known.failed("refused", cause, second)
+        known.failed("refused", cause, second, is_call=is_call)
 
 
 def test_nothing_is_known_of_an_upstream_without_calls_and_checks() -> None:
     assert (UpstreamCondition().state, UpstreamCondition().trouble) == (None, None)
 
 
-def test_three_refusals_in_a_row_with_one_cause_make_it_refusing_since_the_first(known: UpstreamCondition) -> None:
+def test_three_refusals_in_a_row_make_it_refusing_since_the_first(known: UpstreamCondition) -> None:
     refuse(known, "HTTP 401", 10, 20)
     assert (known.state, known.trouble) == (UP, None)
     refuse(known, "HTTP 401", 30)
@@ -41,7 +43,7 @@ def test_three_refusals_in_a_row_with_one_cause_make_it_refusing_since_the_first
 @pytest.mark.parametrize("reason", ["refused", "redirect", "malformed"])
 def test_answers_that_are_no_mcp_are_refusals(known: UpstreamCondition, reason: str) -> None:
     for second in range(IN_A_ROW):
-        known.failed(reason, "the cause", second)
+        known.failed(reason, "the cause", second, is_call=CALL)
     assert known.state is REFUSING
 
 
@@ -55,36 +57,51 @@ def test_answers_that_are_no_mcp_are_refusals(known: UpstreamCondition, reason: 
         ("internal", "internal"),
         ("unreachable", "unreachable"),
         ("refused", "refused"),
+        ("refused", "HTTP 404"),
     ],
 )
 def test_a_failure_that_shows_nothing_of_the_server_changes_nothing(
     known: UpstreamCondition, reason: str, cause: str
 ) -> None:
-    """Among them: that the circuit is open, and that a caller has no token."""
+    """Among them: the circuit is open, a caller has no token, one tool answers so."""
     for second in range(5):
-        known.failed(reason, cause, second)
+        known.failed(reason, cause, second, is_call=CALL)
+    assert known.state is UP
+
+
+def test_a_list_that_is_not_found_is_a_refusal(known: UpstreamCondition) -> None:
+    refuse(known, "HTTP 404", 1, 2, 3, is_call=LIST)
+    assert known.state is REFUSING
+
+
+def test_requests_that_are_refused_at_once_count_once(known: UpstreamCondition) -> None:
+    """Many may wait for one handshake."""
+    refuse(known, "HTTP 503", 1, 1.1, 1.2, 1.3)
     assert known.state is UP
 
 
 def test_a_success_between_refusals_begins_them_anew_and_ends_the_state(known: UpstreamCondition) -> None:
     refuse(known, "HTTP 401", 1, 2)
-    known.succeeded(3)
+    known.succeeded(is_call=CALL)
     refuse(known, "HTTP 401", 4, 5)
     assert known.state is UP
     refuse(known, "HTTP 401", 6)
     assert known.trouble == Trouble("HTTP 401", 4)
-    known.succeeded(7)
+    known.succeeded(is_call=CALL)
     assert (known.state, known.trouble) == (UP, None)
 
 
-def test_refusals_with_other_causes_leave_the_known_one_until_another_comes_three_times(
-    known: UpstreamCondition,
-) -> None:
-    refuse(known, "HTTP 401", 1, 2, 3)
-    refuse(known, "HTTP 429", 4, 5)
-    assert known.trouble == Trouble("HTTP 401", 1)
-    refuse(known, "HTTP 429", 6)
-    assert known.trouble == Trouble("HTTP 429", 1)
+def test_lists_that_succeed_hide_no_calls_that_are_refused(known: UpstreamCondition) -> None:
+    for second in (1, 2, 3):
+        refuse(known, "HTTP 401", second)
+        known.succeeded(is_call=LIST)
+    assert known.state is REFUSING
+
+
+def test_refusals_with_causes_in_turn_have_the_latest_one(known: UpstreamCondition) -> None:
+    for second, cause in enumerate(("HTTP 401", "HTTP 429", "HTTP 401", "HTTP 429")):
+        refuse(known, cause, second)
+    assert known.trouble == Trouble("HTTP 429", 0)
 
 
 @pytest.mark.parametrize("cause", ["HTTP 502", "HTTP 503", "HTTP 504"])
@@ -94,16 +111,17 @@ def test_a_proxy_that_does_not_reach_its_server_means_that_it_is_down(known: Ups
 
 
 def test_one_call_without_a_connection_means_that_it_is_down_until_an_answer(known: UpstreamCondition) -> None:
-    known.failed("unreachable", "ECONNREFUSED", 5)
-    known.failed("unreachable", "ECONNREFUSED", 9)
+    known.failed("unreachable", "ECONNREFUSED", 5, is_call=CALL)
+    known.failed("unreachable", "ECONNREFUSED", 9, is_call=LIST)
     assert (known.state, known.trouble) == (DOWN, Trouble("ECONNREFUSED", 5))
     known.checked(True, None, None, 10)
     assert known.state is UP
 
 
-def test_an_answer_that_refuses_shows_that_there_is_a_connection(known: UpstreamCondition) -> None:
-    known.failed("unreachable", "ECONNREFUSED", 5)
-    refuse(known, "HTTP 401", 6)
+@pytest.mark.parametrize(("reason", "cause"), [("refused", "HTTP 401"), ("timeout", "timeout"), ("closed", "closed")])
+def test_a_failure_with_a_connection_shows_that_there_is_one(known: UpstreamCondition, reason: str, cause: str) -> None:
+    known.failed("unreachable", "ECONNREFUSED", 5, is_call=CALL)
+    known.failed(reason, cause, 6, is_call=CALL)
     assert known.state is UP
 
 
@@ -117,7 +135,13 @@ def test_failed_checks_make_it_down_since_the_first_of_them(known: UpstreamCondi
     assert (known.state, known.trouble) == (UP, None)
 
 
-def test_refused_checks_make_it_refusing_if_no_call_succeeded_for_long() -> None:
+def test_a_good_check_that_is_not_enough_keeps_the_cause(known: UpstreamCondition) -> None:
+    known.checked(False, False, "timeout", 15)
+    known.checked(True, False, None, 30)
+    assert known.trouble == Trouble("timeout", 15)
+
+
+def test_refused_checks_make_it_refusing_where_no_call_was_served() -> None:
     known = UpstreamCondition()
     for second in (15, 30, 45):
         known.checked(True, True, "HTTP 401", second)
@@ -126,29 +150,42 @@ def test_refused_checks_make_it_refusing_if_no_call_succeeded_for_long() -> None
     assert known.state is UP
 
 
-def test_refused_checks_mean_nothing_where_calls_succeed(known: UpstreamCondition) -> None:
-    for second in range(15, int(REMEMBERED), 15):
+def test_checks_that_were_always_refused_mean_nothing_where_calls_are_served(known: UpstreamCondition) -> None:
+    for second in range(15, 3600, 15):
         known.checked(True, True, "HTTP 401", second)
-    assert known.state is UP
-    for second in (REMEMBERED, REMEMBERED + 15, REMEMBERED + 30):
-        known.checked(True, True, "HTTP 401", second)
-    assert known.state is REFUSING
-    known.succeeded(REMEMBERED + 31)
     assert known.state is UP
 
 
-def test_refused_calls_are_forgotten_after_a_while_of_answered_checks_alone(known: UpstreamCondition) -> None:
-    refuse(known, "HTTP 401", 1, 2, 3)
-    known.checked(True, True, None, 2 + REMEMBERED)
+def test_checks_that_were_passed_before_and_are_refused_now_make_it_refusing(known: UpstreamCondition) -> None:
+    known.checked(True, True, None, 15)
+    for second in (30, 45, 60):
+        known.checked(True, True, "HTTP 401", second)
     assert known.state is REFUSING
-    known.checked(True, True, None, 3 + REMEMBERED)
+    known.succeeded(is_call=CALL)
     assert known.state is UP
+
+
+@pytest.mark.parametrize("is_call", [CALL, LIST], ids=["calls", "lists"])
+def test_refusals_of_requests_are_forgotten_after_a_while(known: UpstreamCondition, is_call: bool) -> None:
+    refuse(known, "HTTP 401", 1, 2, 3, is_call=is_call)
+    known.forget(2 + REMEMBERED)
+    assert known.state is REFUSING
+    known.forget(3 + REMEMBERED)
+    assert known.state is UP
+
+
+def test_of_a_server_that_was_not_reached_long_ago_nothing_is_known(known: UpstreamCondition) -> None:
+    known.failed("unreachable", "ECONNREFUSED", 5, is_call=CALL)
+    known.forget(4 + REMEMBERED)
+    assert known.state is DOWN
+    known.forget(5 + REMEMBERED)
+    assert known.state is None
 
 
 def test_a_circuit_that_is_open_for_all_callers_means_that_it_is_down(known: UpstreamCondition) -> None:
     known.circuit_changed(True, "timeout", 5)
     known.circuit_changed(True, "closed", 35)
-    assert (known.state, known.trouble) == (DOWN, Trouble("timeout", 5))
+    assert (known.state, known.trouble) == (DOWN, Trouble("closed", 5))
     known.circuit_changed(False, None, 40)
     assert known.state is UP
 

@@ -197,13 +197,15 @@ async def test_a_state_that_waits_for_its_line_has_it_at_the_end(desk: Desk) -> 
 
 
 async def test_a_server_that_refuses_has_one_line_for_each_cause_and_one_when_it_serves_again(desk: Desk) -> None:
-    refused = [UpstreamRequestFailed("reports", "refused", cause) for cause in ("HTTP 401", "HTTP 429")]
+    refused = [UpstreamRequestFailed("reports", "tools/call", "refused", cause) for cause in ("HTTP 401", "HTTP 429")]
     desk.emit(*[refused[0]] * 5, *[refused[1]] * 5, after=15 * SECOND)
     desk.emit(UpstreamAnswered("reports", "tools/call", 0.1, None), after=15 * SECOND)
+    desk.emit(UpstreamRequestFailed("reports", "tools/call", "unreachable", "ECONNREFUSED"), after=MINUTE)
     assert desk.lines("reason", "since") == [
         (REFUSING, "HTTP 401: the server refuses the gateway's credentials", "2026-01-02T03:04:20Z"),
         (REFUSING, "HTTP 429: the server gets too many requests", "2026-01-02T03:04:20Z"),
         (UP, None, "2026-01-02T03:04:20Z"),
+        (DOWN, "connection refused", "2026-01-02T03:07:50Z"),
     ]
 
 

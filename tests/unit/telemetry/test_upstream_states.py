@@ -19,7 +19,7 @@ from taskgate.telemetry.events import (
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.upstream_states import UpstreamStates, UpstreamView
 
-REFUSED = UpstreamRequestFailed("crm", "refused", "HTTP 401")
+REFUSED = UpstreamRequestFailed("crm", "tools/call", "refused", "HTTP 401")
 SERVED = UpstreamAnswered("crm", "tools/call", 0.1, None)
 CAUSE = "HTTP 401: the server refuses the gateway's credentials"
 
@@ -85,7 +85,7 @@ def test_errors_are_no_success(desk: Desk, error: str) -> None:
 
 def test_a_request_that_is_answered_with_an_error_under_a_status_is_one_request(desk: Desk) -> None:
     answered = UpstreamAnswered("crm", "tools/call", 0.1, "-32001")
-    desk.emit(*[UpstreamRequestFailed("crm", "refused", "HTTP 401", is_answer=True), answered] * 3)
+    desk.emit(*[UpstreamRequestFailed("crm", "tools/call", "refused", "HTTP 401", is_answer=True), answered] * 3)
     assert desk.view()[3:] == (3, 3)
 
 
@@ -116,6 +116,20 @@ def test_another_server_of_the_name_is_unknown_at_first(desk: Desk) -> None:
 def test_a_circuit_that_is_open_for_one_caller_changes_nothing(desk: Desk) -> None:
     desk.emit(SERVED, CircuitChanged("crm", "open", "timeout", is_for_all=False))
     assert desk.view().state is UpstreamState.UP
+
+
+def test_a_refusal_is_forgotten_when_somebody_looks_long_after_it(desk: Desk) -> None:
+    desk.emit(SERVED, *[REFUSED] * 3)
+    assert desk.states.read()["crm", UpstreamState.REFUSING] == 1
+    desk.clock.advance(timedelta(minutes=5))
+    assert desk.states.read() == {("crm", state): state is UpstreamState.UP for state in UpstreamState}
+    desk.ring.fold()
+    assert desk.changes[-1] == UpstreamStateChanged("crm", "up")
+
+
+def test_polls_of_tasks_are_no_requests_of_hosts(desk: Desk) -> None:
+    desk.emit(*[UpstreamAnswered("crm", "tasks/get", 0.1, None)] * 5)
+    assert desk.view() == UpstreamView()
 
 
 def test_an_upstream_that_is_configured_no_more_is_forgotten(desk: Desk) -> None:

@@ -194,12 +194,12 @@ async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_i
     yard.emitted.all.clear()
     for made in yard.made:
         made.observer.circuit("open", "timeout", True)
-        made.observer.failed("refused", "HTTP 401", False)
+        made.observer.failed("tools/call", "refused", "HTTP 401", False)
         made.observer.health(False, False, "HTTP 502")
         made.observer.retried("connect")
     states = [
         CircuitChanged("a", "open", "timeout"),
-        UpstreamRequestFailed("a", "refused", "HTTP 401"),
+        UpstreamRequestFailed("a", "tools/call", "refused", "HTTP 401"),
         HealthChecked("a", False, False, "HTTP 502"),
     ]
     assert yard.emitted.all == [UpstreamRetried("a", "connect"), *states, UpstreamRetried("a", "connect")]

@@ -60,6 +60,7 @@ _WATCHED: Final = (
     tasks.OLDEST,
     tasks.POLL_INTERVAL,
     upstreams.IN_FLIGHT,
+    upstreams.STATE,
     admission.PENALIZED,
     admission.RATE_WAITING,
     storage.AUDIT_QUEUE_DEPTH,

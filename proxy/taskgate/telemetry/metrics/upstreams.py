@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from taskgate.domain.upstream_state import UpstreamState
 from taskgate.protocol.vocabulary import INITIALIZE, TOOLS_CALL, TOOLS_LIST
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import labels
@@ -143,12 +142,9 @@ def _state_recorders(registry: Registry) -> Recorders:
     """The recorders of what is known of upstreams."""
     open_circuits = registry.gauge(CIRCUIT_OPEN)
     checks = registry.counter(HEALTH_CHECKS)
-    states = registry.gauge(STATE)
 
     def upstream_added(event: events.UpstreamAdded) -> None:
         open_circuits[event.mount,].value = 0
-        for state in UpstreamState:
-            states.remove((event.mount, state))
 
     def circuit_changed(event: events.CircuitChanged) -> None:
         # While half open, the breaker still refuses nearly every request.
@@ -157,13 +153,8 @@ def _state_recorders(registry: Registry) -> Recorders:
     def health_checked(event: events.HealthChecked) -> None:
         checks[event.mount, event.ok].value += 1
 
-    def upstream_state_changed(event: events.UpstreamStateChanged) -> None:
-        for state in UpstreamState:
-            states[event.mount, state].value = state == event.state
-
     return {
         events.UpstreamAdded: upstream_added,
         events.CircuitChanged: circuit_changed,
         events.HealthChecked: health_checked,
-        events.UpstreamStateChanged: upstream_state_changed,
     }

@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer, Revision
-from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.faults import NoMessage, protocol_violation
@@ -270,7 +270,7 @@ class LegacyExchanges:
         if response is not None and response.error is not None and (is_unknown_method or not is_of_session):
             call.was_refused = True
             if failures.tells_nothing(status):
-                self._upstream_context.observer.failed(UpstreamReason.REFUSED.value, failures.http_cause(status), True)
+                call.refused_with = status
             return response
         # No name holds the failure: its frame would hold it, too.
         details: dict[str, Any] = {

@@ -38,6 +38,7 @@ from taskgate.upstream.legacy.connection import SIGN_OF_LIFE, SessionConnection
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.resumption import CallResumption
 from taskgate.upstream.legacy.task_calls import TaskCall
+from taskgate.upstream.pauses import POLL_PAUSE_MOST
 from taskgate.upstream.server_tasks import LateAnswers, TaskFollower
 
 Ask = Callable[..., Coroutine[Any, Any, Response]]
@@ -202,7 +203,7 @@ class LegacyTaskFollower(TaskFollower):
         assert failure is not None, "every answer shows a state or is a failure"
         if failure.reason == UpstreamReason.SESSION_LOST.value and self._was_answered:
             # The server did answer, and a new session will be opened.
-            pause = 0.0 if failure.retry_after is None else failure.retry_after.total_seconds()
+            pause = 0.0 if failure.retry_after is None else min(failure.retry_after.total_seconds(), POLL_PAUSE_MOST)
             self._poll_due = self._now() + pause
         self._was_answered = False
         self._result_due = self._poll_due

@@ -282,6 +282,7 @@ class LegacySession:
             spent += asyncio.get_running_loop().time() - pending.began_at
             return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True, is_relayed=is_relayed)
         if response.error is not None:
+            pending.report_refusal(call.method, upstream_context.observer.failed)
             if is_strange(pending, response):
                 await self._check_era(connection)
             if is_relayed and listener is not None:

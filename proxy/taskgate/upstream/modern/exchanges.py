@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
-from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.errors import UpstreamFailed
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import is_batch
 from taskgate.protocol.messages import Response
@@ -93,8 +93,10 @@ class ModernExchanges:
             if unwelcome is not None:
                 await unwelcome()
             raise
-        if doubt is not None and response.error is not None:
-            doubt(response)
+        if response.error is not None:
+            call.report_refusal(method, self._upstream_context.observer.failed)
+            if doubt is not None:
+                doubt(response)
         return response
 
     def let_go(self) -> None:
@@ -210,8 +212,7 @@ class ModernExchanges:
         response, body = await read_refusal(incoming, read, hidden)
         if response is not None and response.error is not None:
             if failures.tells_nothing(incoming.status):
-                cause = failures.http_cause(incoming.status)
-                self._upstream_context.observer.failed(UpstreamReason.REFUSED.value, cause, True)
+                call.refused_with = incoming.status
             return response
         raise failures.unwelcome(
             incoming.status,

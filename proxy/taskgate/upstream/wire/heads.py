@@ -110,7 +110,7 @@ def _pause(headers: Mapping[str, str]) -> timedelta | None:
     """
     written = headers[hdrs.RETRY_AFTER].strip()
     if _SECONDS(written):
-        return min(timedelta(seconds=int(written)), _LONGEST_PAUSE)
+        return min(timedelta(seconds=int(written[:9])), _LONGEST_PAUSE)
     try:
         pause = parsedate_to_datetime(written) - parsedate_to_datetime(headers.get(hdrs.DATE, ""))
     except (ValueError, TypeError, OverflowError):
@@ -118,7 +118,7 @@ def _pause(headers: Mapping[str, str]) -> timedelta | None:
     return min(max(pause, timedelta()), _LONGEST_PAUSE)
 
 
-_SECONDS: Final = re.compile("[0-9]{1,9}").fullmatch
+_SECONDS: Final = re.compile("[0-9]{1,99}").fullmatch
 _LONGEST_PAUSE: Final = timedelta(days=1)
 
 

@@ -345,11 +345,8 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         events.HealthChecked("m", True, True),
         {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1},
     ),
-    (
-        events.UpstreamStateChanged("m", "refusing", "HTTP 401"),
-        {f"taskgate_upstream_state{{state=refusing,{UP}}}": 1},
-    ),
-    (events.UpstreamRequestFailed("m", "refused", "HTTP 401"), {}),
+    (events.UpstreamStateChanged("m", "refusing", "HTTP 401"), {}),
+    (events.UpstreamRequestFailed("m", "tools/call", "refused", "HTTP 401"), {}),
     (events.UpstreamHeld("m", True), {}),
     (events.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
     (events.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),

@@ -53,7 +53,6 @@ def test_the_same_event_again_counts_again(
     servers = (
         "taskgate_poll_interval",
         "taskgate_upstream_circuit",
-        "taskgate_upstream_state",
         "taskgate_upstream_processes",
     )
     configuration = ("taskgate_config_last", "taskgate_config_hash")
@@ -131,22 +130,10 @@ def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: EmittingMetri
         assert moved().get(f"taskgate_upstream_circuit_open{{{UP}}}", 0) == shown
 
 
-def test_one_state_of_an_upstream_is_shown_and_none_before_it_is_known(metrics: EmittingMetrics, samples: Page) -> None:
-    def shown() -> dict[str, float]:
-        found = {labels: value for (name, labels), value in samples().items() if name == "taskgate_upstream_state"}
-        return {dict(labels)["state"]: value for labels, value in found.items()}
-
-    assert shown() == {}
-    for state in ("up", "refusing", "down", "held"):
-        metrics.emit(events.UpstreamStateChanged("m", state))
-        assert shown() == {each: each == state for each in ("up", "refusing", "down", "held")}
-
-
 def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place(
     metrics: EmittingMetrics, moved: Moved
 ) -> None:
     metrics.emit(events.CircuitChanged("m", "open"))
-    metrics.emit(events.UpstreamStateChanged("m", "down", "timeout"))
     metrics.emit(events.UpstreamAdded("m"))
     assert moved() == {}
 
