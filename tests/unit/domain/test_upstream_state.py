@@ -98,6 +98,13 @@ def test_lists_that_succeed_hide_no_calls_that_are_refused(known: UpstreamCondit
     assert known.state is REFUSING
 
 
+def test_a_list_that_succeeds_ends_refused_lists(known: UpstreamCondition) -> None:
+    refuse(known, "HTTP 403", 1, 2, 3, is_call=LIST)
+    assert known.state is REFUSING
+    known.succeeded(is_call=LIST)
+    assert known.state is UP
+
+
 def test_refusals_with_causes_in_turn_have_the_latest_one(known: UpstreamCondition) -> None:
     for second, cause in enumerate(("HTTP 401", "HTTP 429", "HTTP 401", "HTTP 429")):
         refuse(known, cause, second)
