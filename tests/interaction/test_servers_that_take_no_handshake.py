@@ -98,11 +98,12 @@ async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often
             await gateway.host().ask("initialize", GREETING)
         assert [each["said"] for each in told(caplog)] == ["-32000 no license"]
         server.methods["initialize"] = status(500)
-        await gateway.host().ask("initialize", GREETING)
-        assert len(told(caplog)) == 1
+        for _ in range(4):
+            await gateway.host().ask("initialize", GREETING)
+        assert len(told(caplog)) == 2, "another cause has a line of its own"
         await pass_time(600)
         await gateway.host().ask("initialize", GREETING)
-        assert told(caplog)[1:] == [
+        assert told(caplog)[2:] == [
             {
                 "upstream": "reports",
                 "reason": "refused",
@@ -112,7 +113,7 @@ async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often
         ]
         del server.methods["initialize"]
         await gateway.greeted()
-        assert len(told(caplog)) == 2
+        assert len(told(caplog)) == 3
 
 
 async def test_a_server_of_the_other_era_is_in_the_log_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
