@@ -326,6 +326,12 @@ class UpstreamReason(StrEnum):
     """The gateway ran out of something; the server is not the cause."""
 
 
+REFUSALS: Final = frozenset(
+    {UpstreamReason.REFUSED.value, UpstreamReason.REDIRECT.value, UpstreamReason.MALFORMED.value}
+)
+"""Reasons of failures by which a server that answers refuses."""
+
+
 class UpstreamFailed(GatewayError):
     """A failed request to a server, which may have acted on it if `dispatched`.
 

@@ -23,7 +23,7 @@ class LeasesInMemory:
         self._store = store
         self._clock = clock
         self.lives: dict[str, Any] = {}
-        self.gone: dict[str, Any] = {}
+        self.vanished: dict[str, Any] = {}
         self.beats = 0
 
     async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
@@ -31,8 +31,8 @@ class LeasesInMemory:
         self.beats += 1
         now = self._clock.now()
         before = self.lives.get(holder)
-        self.gone |= {name: now for name, until in self.lives.items() if until < now}
-        self.gone.pop(holder, None)
+        self.vanished |= {name: now for name, until in self.lives.items() if until < now}
+        self.vanished.pop(holder, None)
         self.lives = {name: until for name, until in self.lives.items() if until >= now}
         self.lives[holder] = now + lease
         ended, lost, behind = set(), set(), set()
@@ -47,7 +47,7 @@ class LeasesInMemory:
             elif head.lease.until < now + lease:
                 await self._store.renew(holder, frozenset({id}), now + lease)
         sets = map(frozenset, (ended, lost, behind, self.lives))
-        return HeartbeatReply(now, *sets, before, gone=dict(self.gone))
+        return HeartbeatReply(now, *sets, before, vanished=dict(self.vanished))
 
     async def restore(self, record: TaskRecord) -> bool:
         """See LeaseStore."""

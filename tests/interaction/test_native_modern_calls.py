@@ -11,8 +11,9 @@ import pytest
 from helpers.gateway.gateway import Gateway
 from helpers.host.host import both_eras
 from helpers.modern_schema import CAPABILITIES, TASKS
-from helpers.server import Rounds, ScriptedServer, Turn
+from helpers.server import Rounds, ScriptedServer, Turn, raw
 from helpers.server.modern_tasks import ModernTasks, TaskTool
+from helpers.waiting import eventually
 from interaction.bridges import DONE, FORM, modern
 from interaction.questions import ACCEPTED, ELICIT, capable
 from interaction.server_tasks import ASKABLE, gateway, natives, report
@@ -38,6 +39,21 @@ async def test_a_host_of_the_legacy_era_has_its_call_answered(
     declared = [call["params"]["_meta"][CAPABILITIES] for call in modern.heard("tools/call")]
     assert declared == [{}, {"extensions": {TASKS: {}}}]
     assert TASKS not in str(modern.heard("tools/list"))
+
+
+async def test_a_poll_that_is_refused_for_long_is_made_again_within_half_a_minute(
+    modern: ScriptedServer, gateway: Gateway, report: TaskTool
+) -> None:
+    host = await gateway.greeted()
+    calling = asyncio.create_task(host.call("report"))
+    task = await report.made()
+    await task.looked(1)
+    shown, polls = modern.methods["tasks/get"], len(modern.heard("tasks/get"))
+    modern.methods["tasks/get"] = raw(b"later", content_type="text/plain", status=503, Retry_After="3000")
+    await eventually(lambda: len(modern.heard("tasks/get")) > polls)
+    modern.methods["tasks/get"] = shown
+    task.complete(DONE)
+    assert (await calling).result == DONE
 
 
 @covers("M-NEG-2", "M-NEG-8", "V-DISC-4")

@@ -175,31 +175,29 @@ async def test_who_gives_no_sign_of_life_is_not_among_them_for_long(one: SharedB
     assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one"}
 
 
-async def test_who_is_gone_without_a_farewell_is_told_to_all_until_it_is_back(
-    one: SharedBackend, other: SharedBackend
-) -> None:
+async def test_who_vanished_is_told_to_all_until_it_is_back(one: SharedBackend, other: SharedBackend) -> None:
     third = {"three": (await other.leases.beat("three", {}, lease=timedelta(microseconds=1))).time}
     first = await one.leases.beat("one", {}, lease=LEASE)
-    assert (first.gone.keys(), first.gone["three"] >= third["three"]) == ({"three"}, True)
-    assert (await other.leases.beat("other", {}, lease=LEASE)).gone == first.gone
-    assert (await other.leases.beat("three", {}, lease=LEASE)).gone == {}
-    assert (await one.leases.beat("one", {}, lease=LEASE)).gone == {}
+    assert (first.vanished.keys(), first.vanished["three"] >= third["three"]) == ({"three"}, True)
+    assert (await other.leases.beat("other", {}, lease=LEASE)).vanished == first.vanished
+    assert (await other.leases.beat("three", {}, lease=LEASE)).vanished == {}
+    assert (await one.leases.beat("one", {}, lease=LEASE)).vanished == {}
 
 
-async def test_who_said_farewell_is_not_gone(one: SharedBackend, other: SharedBackend) -> None:
+async def test_who_parted_did_not_vanish(one: SharedBackend, other: SharedBackend) -> None:
     await other.leases.beat("other", {}, lease=timedelta(microseconds=1))
     await other.leases.part("other")
-    assert (await one.leases.beat("one", {}, lease=LEASE)).gone == {}
+    assert (await one.leases.beat("one", {}, lease=LEASE)).vanished == {}
 
 
-async def test_who_is_gone_is_forgotten_after_ten_minutes(
+async def test_who_vanished_is_forgotten_after_ten_minutes(
     one: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions
 ) -> None:
     now = time.time_ns() // 1000
-    gone = KeyNames(shared_options.key_prefix).of("gone")
-    shared_server.ask("ZADD", gone, str(now - 599_000_000), "late", str(now - 601_000_000), "later")
-    assert (await one.leases.beat("one", {}, lease=LEASE)).gone.keys() == {"late"}
-    assert 3_500_000 < int(shared_server.ask("PTTL", gone)) <= 3_600_000
+    vanished = KeyNames(shared_options.key_prefix).of("vanished")
+    shared_server.ask("ZADD", vanished, str(now - 599_000_000), "late", str(now - 601_000_000), "later")
+    assert (await one.leases.beat("one", {}, lease=LEASE)).vanished.keys() == {"late"}
+    assert 3_500_000 < int(shared_server.ask("PTTL", vanished)) <= 3_600_000
 
 
 async def test_a_sign_of_life_is_told_until_when_the_one_before_was_good(

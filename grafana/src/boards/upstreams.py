@@ -70,7 +70,7 @@ _HEALTH: Final = (
             Ask(rate("taskgate_upstream_health_checks_total", by=["upstream", "result"]), "{{upstream}} {{result}}"),
         ],
         unit="reqps",
-        span=HALF,
+        span=QUARTER,
         height=6,
         guidance=Guidance(
             "health checks, by result.",
@@ -78,6 +78,21 @@ _HEALTH: Final = (
             "some errors: an upstream that flaps, or a timeout that is too short.",
         ),
         alert="TaskgateUpstreamFlapping",
+    ),
+    Panel(
+        title="Healthy by checks",
+        shape=Shape.TIMELINE,
+        asks=[Ask(now("taskgate_upstream_up", by=["upstream"], how="min"), "{{upstream}}")],
+        unit="bool_yes_no",
+        words=[("0", "no", BAD), ("1", "yes", GOOD)],
+        span=QUARTER,
+        height=6,
+        guidance=Guidance(
+            "what the health checks alone say of each upstream, over time. One without a check is not shown.",
+            "yes.",
+            "the state beside it has calls, too; `taskgate upstreams ls` has the cause.",
+        ),
+        alert="TaskgateUpstreamDown",
     ),
 )
 

@@ -502,6 +502,7 @@ class Traffic:
             put("taskgate_concurrency_limit", _TURNS + 8, scope="upstream", upstream=upstream)
             put("taskgate_queue_depth", len(server.waiting), upstream=upstream)
             put("taskgate_queue_limit", _QUEUE, upstream=upstream)
+            put("taskgate_upstream_up", float(server.up), upstream=upstream)
             for state in ("up", "refusing", "down", "held"):
                 put(
                     "taskgate_upstream_state",

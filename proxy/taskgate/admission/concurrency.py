@@ -20,7 +20,7 @@ from taskgate.admission.rules import CallerLimit, RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue, reserved_permits
 from taskgate.errors import QueueFull, TooManyTasks
-from taskgate.telemetry.events import CapRefused, ConcurrencyChanged, EventSink, QueueRefused, UpstreamHeld
+from taskgate.telemetry.events import CapRefused, ConcurrencyChanged, EventSink, QueueRefused
 from taskgate.telemetry.request_context import no_request
 
 POSITIONS_EVERY: Final = 1.0
@@ -195,8 +195,6 @@ class Bulkhead:
         """Refuse all new calls, or no longer. Running calls go on, and waiting ones keep their
         places.
         """
-        if is_held is not self.is_held:
-            self._event_sink.emit(UpstreamHeld(self.name, is_held))
         self.is_held = is_held
         self._apply()
 

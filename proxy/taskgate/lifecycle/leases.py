@@ -113,7 +113,7 @@ class Leasing:
         self._steady: float | None = None
         self._zero: datetime | None = None
         self._others: frozenset[str] = frozenset()
-        self._gone: Mapping[str, datetime] = {}
+        self._vanished: Mapping[str, datetime] = {}
         self._until: datetime | None = None
         self._full = False
         self._apart: _SentHeartbeat | None = None
@@ -148,9 +148,9 @@ class Leasing:
         return self._others
 
     @property
-    def gone(self) -> Mapping[str, datetime]:
-        """The processes of the last ten minutes that ended without a farewell, or hang, each since when."""
-        return self._gone
+    def vanished(self) -> Mapping[str, datetime]:
+        """The processes that ended without a `part` in the last ten minutes, or hang, each since when."""
+        return self._vanished
 
     @property
     def processes(self) -> int:
@@ -305,9 +305,9 @@ class Leasing:
         asked = sent.asked
         self._clock.align(reply.time, asked=asked, answered=answered)
         self._others = reply.alive - {self.holder}
-        for name in reply.gone.keys() - self._gone.keys():
-            log.warning("a replica is gone: others take its tasks over", extra={"replica": name})
-        self._gone = reply.gone
+        for name in reply.vanished.keys() - self._vanished.keys():
+            log.warning("a replica vanished: others take its tasks over", extra={"replica": name})
+        self._vanished = reply.vanished
         self._until, self._full = reply.time + sent.lease, reply.full
         forgotten, refused = self._copies.forgotten(reply.behind)
         for run in self._running(refused, asked):

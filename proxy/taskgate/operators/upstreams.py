@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from taskgate.admission.mounts import Mount, Mounts
-from taskgate.domain.upstream_state import UpstreamState
 from taskgate.operators.access import ApiError, Role
 from taskgate.operators.routes import Answer, ApiCall, Route
+from taskgate.telemetry.upstream_condition import UpstreamState
 from taskgate.telemetry.upstream_states import UpstreamStates
 
 Counts = Callable[[], Mapping[tuple[str], int]]
@@ -147,13 +147,13 @@ class UpstreamRoutes:
         """What a list shows of an upstream."""
         vitals, bulkhead, key = mount.upstream.vitals(), mount.bulkhead, (mount.name,)
         reserved, lent = bulkhead.reserved
-        view = self._states.view(mount.name)
+        view = self._states.view(mount.name, is_held=bulkhead.is_held)
         return UpstreamItem.model_validate(
             {
                 "name": mount.name,
                 "path": mount.path,
                 "server": mount.server,
-                "state": UpstreamState.HELD if bulkhead.is_held else view.state,
+                "state": view.state,
                 "cause": view.cause,
                 "since": view.since,
                 "recent_requests": view.requests,

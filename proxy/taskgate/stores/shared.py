@@ -31,7 +31,7 @@ class HeartbeatReply(NamedTuple):
     - `before`: the time until which the holder counted as alive before this heartbeat. None if the
       store does not know the holder, or no longer.
     - `full`: whether the store has no memory for new data.
-    - `gone`: the holders that ended without a `part`, or hang, each by the time at which that was
+    - `vanished`: the holders that ended without a `part`, or hang, each by the time at which that was
       noticed: those of the last ten minutes.
     """
 
@@ -42,7 +42,7 @@ class HeartbeatReply(NamedTuple):
     alive: frozenset[str]
     before: datetime | None
     full: bool = False
-    gone: Mapping[str, datetime] = MappingProxyType({})
+    vanished: Mapping[str, datetime] = MappingProxyType({})
 
 
 class LeaseStore(Protocol):

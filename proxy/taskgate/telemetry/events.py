@@ -456,24 +456,17 @@ class UpstreamRequestFailed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStateChanged:
-    """A server is up, refusing, down or held from now on, or is so for another cause.
+    """A server is up, refusing or down from now on, or is so for another cause.
 
-    `state` is as in `UpstreamState`, None if it is unknown. `cause` says why it is not up, in words for
-    operators; no metric has it. `since` is when the failures began that go on. Both are None without any.
+    `state` is as in `UpstreamState`, None if it is unknown; an operator may hold it besides. `cause` says
+    why it is not up, in words for operators; no metric has it. `since` is when the failures began that go
+    on. Both are None without any.
     """
 
     mount: str
     state: str | None
     cause: str | None = None
     since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamHeld:
-    """An operator holds a server at this replica from now on, or no longer."""
-
-    mount: str
-    is_held: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -678,7 +671,7 @@ Event = (
     | TaskPurged
     | TaskCancelRequested | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollsCounted | InputRequestOpened
     | InputSettled | InputWaited | LeaseLost | UpstreamAnswered | UpstreamRequestFailed | UpstreamStateChanged
-    | UpstreamHeld | UpstreamAdded | UpstreamRetried
+    | UpstreamAdded | UpstreamRetried
     | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
     | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
     | GatewayPhaseChanged | ConfigReloaded | AuditEventRecorded | AuditLinesWritten | AuditLinesDropped

@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.record import FaultReason, TaskId
-from taskgate.domain.upstream_state import UpstreamState, in_words
 from taskgate.system.log_throttle import LOG_PAUSE, KeyedLog
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
 from taskgate.telemetry.request_context import current
 from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.upstream_condition import UpstreamState, in_words
 
 PAUSE: Final = 10.0
 """Seconds between two lines about one condition of one upstream."""
@@ -114,8 +114,7 @@ class LogRecorder:
             self._change(circuit, None, is_bad=False)
 
     def _state_changed(self, event: events.UpstreamStateChanged) -> None:
-        if event.state is None or event.state == UpstreamState.HELD:
-            # Nothing is known yet, or an operator knows.
+        if event.state is None:
             return
         known = self._health.get(event.mount)
         if known is None:

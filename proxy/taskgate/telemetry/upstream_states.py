@@ -1,7 +1,8 @@
 """The reader of events that keeps the state of each upstream, for operators: `UpstreamStates`.
 
-It emits `UpstreamStateChanged`, which the log, metrics and streams of operators read. It has how many of
-the latest requests of hosts failed. A request that succeeds costs one handler when its events are folded.
+It emits `UpstreamStateChanged`, which the log and streams of operators read; `view` is for all others. It
+counts how many of the latest requests of hosts failed. A request that succeeds costs one handler when its
+events are folded.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,12 +12,12 @@ from logging import getLogger
 from typing import Any, Final, NamedTuple
 
 from taskgate.clock import Clock
-from taskgate.domain.upstream_state import REMEMBERED, Trouble, UpstreamCondition, UpstreamState, in_words
 from taskgate.errors import UpstreamReason
 from taskgate.protocol.vocabulary import TOOLS_CALL, UNJUDGED_METHODS
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
 from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.upstream_condition import REMEMBERED, Trouble, UpstreamCondition, UpstreamState, in_words
 
 _PART: Final = 10
 """Seconds that are counted together."""
@@ -30,7 +31,7 @@ log = getLogger("taskgate.telemetry")
 class UpstreamView(NamedTuple):
     """The state of an upstream as operators see it.
 
-    - `state`: up, refusing or down; None while it is unknown
+    - `state`: up, refusing or down, or held by an operator; None while it is unknown
     - `cause`: why it is not up, in words; `since`: when the failures began that go on
     - `requests`: requests of hosts that ended in the last five minutes; `failures`: those of them that
       the server did not serve
@@ -75,17 +76,15 @@ class _Counts:
 
 @dataclass(slots=True)
 class _Known:
-    """The condition of one upstream, its counts, and the state and cause of the last event about it."""
+    """The condition of one upstream, its counts, and the state and trouble that were found last."""
 
     condition: UpstreamCondition = field(default_factory=UpstreamCondition)
     counts: _Counts = field(default_factory=_Counts)
-    is_held: bool = False
-    told: tuple[UpstreamState | None, str | None] = (None, None)
+    told: tuple[UpstreamState | None, Trouble | None] = (None, None)
 
-    @property
-    def state(self) -> UpstreamState | None:
-        """The state as operators see it, with a hold."""
-        return UpstreamState.HELD if self.is_held else self.condition.state
+
+def _cause_of(trouble: Trouble | None) -> str | None:
+    return None if trouble is None else trouble.cause
 
 
 class UpstreamStates:
@@ -103,7 +102,6 @@ class UpstreamStates:
             events.HealthChecked: self._checked,
             events.ProgramAvailabilityChanged: self._programs_changed,
             events.CircuitChanged: self._circuit_changed,
-            events.UpstreamHeld: self._held,
         }
         self._hasten()
         event_ring.subscribe(self, self._handlers)
@@ -116,29 +114,18 @@ class UpstreamStates:
         for gone in self._known.keys() - set(upstreams):
             del self._known[gone]
 
-    def view(self, upstream: str) -> UpstreamView:
-        """Return the state of an upstream now. It has no hold: the concurrency limit has that."""
+    def view(self, upstream: str, *, is_held: bool) -> UpstreamView:
+        """Return the state of an upstream now; `is_held`: an operator holds it. Forgets what is too old."""
         self._event_ring.fold()
         known = self._known.get(upstream)
         if known is None:
-            return UpstreamView()
+            return UpstreamView(UpstreamState.HELD if is_held else None)
         now = self._clock.elapsed()
         known.condition.forget(now)
         self._tell(upstream, known)
-        trouble = known.condition.trouble
+        state, trouble = known.told
         cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
-        return UpstreamView(known.condition.state, cause, since, *known.counts.read(now))
-
-    def read(self) -> Mapping[tuple[str, UpstreamState], float]:
-        """Return the values of a metric: 1 for the state of each upstream, 0 for the others."""
-        self._event_ring.fold()
-        now, found = self._clock.elapsed(), dict[tuple[str, UpstreamState], float]()
-        for upstream, known in tuple(self._known.items()):
-            known.condition.forget(now)
-            self._tell(upstream, known)
-            if known.state is not None:
-                found |= {(upstream, state): state is known.state for state in UpstreamState}
-        return found
+        return UpstreamView(UpstreamState.HELD if is_held else state, cause, since, *known.counts.read(now))
 
     def _of(self, upstream: str) -> _Known:
         known = self._known.get(upstream)
@@ -192,20 +179,14 @@ class UpstreamStates:
         known.condition.circuit_changed(is_open, event.cause, self._event_ring.elapsed)
         self._tell(event.mount, known)
 
-    def _held(self, event: events.UpstreamHeld) -> None:
-        known = self._of(event.mount)
-        known.is_held = event.is_held
-        self._tell(event.mount, known)
-
     def _tell(self, upstream: str, known: _Known) -> None:
-        """Emit the present state, if it or its cause is another one than was told."""
-        trouble = known.condition.trouble
-        shown = known.state, None if trouble is None else trouble.cause
-        if shown == known.told:
+        """Emit the present state, if it or its cause is another one than that of the last event."""
+        state, trouble = known.condition.state, known.condition.trouble
+        before, known.told = known.told, (state, trouble)
+        if before == known.told or (before[0] is state and _cause_of(before[1]) == _cause_of(trouble)):
             return
-        known.told = shown
         cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
-        self._event_ring.emit(events.UpstreamStateChanged(upstream, shown[0], cause, since))
+        self._event_ring.emit(events.UpstreamStateChanged(upstream, state, cause, since))
         is_well = all(each.told[1] is None for each in self._known.values())
         if is_well is not self._is_well:
             self._is_well = is_well

@@ -30,6 +30,7 @@ from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.server_messages import Answer, Question
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.system.timer_wheel import TimerWheel
+from taskgate.upstream.failures import http_cause, tells_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,8 +371,7 @@ class RunningCall(CancelScope):
     - `shown` are the headers with credentials of a request that was refused with an HTTP status.
     - `answer` is an answer that arrived outside of the request's own stream.
     - `was_let_go`: the gateway ends the call itself, by closing the session.
-    - `was_refused`: the answer came under an HTTP error status; `refused_with`: one that is about the
-      caller or the server.
+    - `refused_with`: the HTTP error status of an answer; None for another.
     - `resumes` is the round that a modern call starts with, if that is not its first.
     - `spent` is how many seconds of its time were used before `begin`.
     - `has_token`: its request has a progress token, so the server may report progress.
@@ -404,7 +404,6 @@ class RunningCall(CancelScope):
         "spent",
         "was_heard",
         "was_let_go",
-        "was_refused",
     )
 
     def __init__(
@@ -428,7 +427,7 @@ class RunningCall(CancelScope):
         self.answer: Response | None = None
         self.last_progress: Notification | None = None
         self.refused_with: int | None = None
-        self.sent = self.was_let_go = self.was_refused = self.is_task = self.is_lasting = self.has_token = False
+        self.sent = self.was_let_go = self.is_task = self.is_lasting = self.has_token = False
         self.was_heard = self.runs_nothing = False
         self.shown = _NONE_SHOWN
         self._open_questions = 0
@@ -439,8 +438,8 @@ class RunningCall(CancelScope):
 
     def report_refusal(self, method: str, failed: Callable[[str, str, str, bool], None]) -> None:
         """Report an answer that is an error under an HTTP status about the caller or the server."""
-        if self.refused_with is not None:
-            failed(method, UpstreamReason.REFUSED.value, f"HTTP {self.refused_with}", True)
+        if self.refused_with is not None and tells_nothing(self.refused_with):
+            failed(method, UpstreamReason.REFUSED.value, http_cause(self.refused_with), True)
 
     @property
     def is_left(self) -> bool:

@@ -248,14 +248,7 @@ def unread() -> UpstreamFailed:
 
 def begun(failure: UpstreamFailed) -> UpstreamFailed:
     """Return the failure of a request that the server refused after it had sent something of it."""
-    return UpstreamFailed(
-        UpstreamReason(failure.reason),
-        str(failure),
-        dispatched=True,
-        retry_after=failure.retry_after,
-        cause=failure.cause,
-        refusal=failure.refusal,
-    )
+    return _copy(failure, dispatched=True)
 
 
 def session_lost() -> UpstreamFailed:
@@ -272,14 +265,7 @@ def settled(failure: UpstreamFailed, *, is_lost: bool) -> UpstreamFailed:
         return failure
     if is_lost:
         return session_lost()
-    return UpstreamFailed(
-        UpstreamReason.REFUSED,
-        str(failure),
-        dispatched=False,
-        retry_after=failure.retry_after,
-        cause=failure.cause,
-        refusal=failure.refusal,
-    )
+    return _copy(failure, reason=UpstreamReason.REFUSED, dispatched=False)
 
 
 def refused(
@@ -402,23 +388,25 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
     That may be a handshake. The failure is Down if it means that the server is down, and never
     `dispatched`.
     """
-    reason = UpstreamReason(failure.reason)
     if is_down(failure):
-        return Down(
-            reason,
-            str(failure),
-            dispatched=False,
-            retry_after=failure.retry_after,
-            cause=failure.cause,
-            refusal=failure.refusal,
-        )
+        return _copy(failure, Down, dispatched=False)
     if not failure.dispatched:
         return failure
-    kind = Ours if isinstance(failure, Ours) else UpstreamFailed
+    return _copy(failure, Ours if isinstance(failure, Ours) else UpstreamFailed, dispatched=False)
+
+
+def _copy(
+    failure: UpstreamFailed,
+    kind: type[UpstreamFailed] = UpstreamFailed,
+    *,
+    reason: UpstreamReason | None = None,
+    dispatched: bool,
+) -> UpstreamFailed:
+    """Return a failure of that kind with the text and details of another, and its reason unless one is given."""
     return kind(
-        reason,
+        reason or UpstreamReason(failure.reason),
         str(failure),
-        dispatched=False,
+        dispatched=dispatched,
         retry_after=failure.retry_after,
         cause=failure.cause,
         refusal=failure.refusal,

@@ -15,7 +15,7 @@ from logging import getLogger
 from typing import Any, Final, NamedTuple, Protocol
 
 from taskgate.domain.versions import Era
-from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.errors import REFUSALS, UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING, TOOLS_LIST
@@ -31,10 +31,6 @@ _SPREAD: Final = 0.2
 """The share by which the interval between two checks varies: a tenth less to a tenth more."""
 _NO_ANSWER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value})
 """Reasons of failures that are no whole answer."""
-_REFUSALS: Final = frozenset(
-    {UpstreamReason.REFUSED.value, UpstreamReason.REDIRECT.value, UpstreamReason.MALFORMED.value}
-)
-"""Reasons of failures by which a server that answers refuses."""
 GATEWAY: Final = Principal(context="gateway")
 """The principal of health checks."""
 QUIET: Final = UpstreamObserver(
@@ -225,7 +221,7 @@ class Checks:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
             good = not (sentinel.failed or failure.reason in _NO_ANSWER)
-            refusal = failure.cause if failure.reason in _REFUSALS else None
+            refusal = failure.cause if failure.reason in REFUSALS else None
             cause = refusal if good else sentinel.cause or failure.cause
             return ProbeResult(good, silent, cause, sentinel.is_unreachable)
         return ProbeResult(not sentinel.failed, cause=sentinel.cause)

@@ -1,4 +1,4 @@
-"""Pauses before a retry or a poll: `share`, the jitter, and `PollSchedule` for the task of a server.
+"""Pauses before a retry or a poll: `share`, the jitter, `asked_pause`, and `PollSchedule` for the task of a server.
 
 The jitter is a hash of what tells streams apart, not a random number. So the same stream always has
 the same pauses. Used for streams of both eras, connections, polls and health checks.
@@ -9,6 +9,9 @@ send the polls. They call `after` once at the start, then `after` or `after_fail
 No clock and no timer runs here: the caller gives the time, and waits.
 """
 
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Final
 
@@ -29,6 +32,27 @@ def share(stream: str, turn: int) -> float:
     """
     digest = blake2b(f"{turn} {stream}".encode(errors="backslashreplace"), digest_size=4).digest()
     return 0.5 + int.from_bytes(digest) / 2**33
+
+
+def asked_pause(written: str, now: datetime | None) -> timedelta | None:
+    """Return the pause that a value of `Retry-After` asks for, a day at most; None for an invalid one.
+
+    A time of day is compared with `now`; without that it is none.
+    """
+    if _SECONDS(written):
+        return min(timedelta(seconds=int(written[:9])), _LONGEST_ASKED)
+    try:
+        moment = parsedate_to_datetime(written)
+    except (ValueError, OverflowError):
+        return None
+    if now is None:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(max(moment - now, timedelta()), _LONGEST_ASKED)
+
+
+_SECONDS: Final = re.compile("[0-9]{1,99}").fullmatch
+_LONGEST_ASKED: Final = timedelta(days=1)
 
 
 FIRST: Final = 0.1

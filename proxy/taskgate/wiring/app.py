@@ -389,7 +389,7 @@ class Service:
         metrics, clock = self._telemetry.metrics, self._environment.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.upstreams.requests.read)
-        metrics.watch(UPSTREAM_STATES, self._telemetry.upstream_states.read)
+        metrics.watch(UPSTREAM_STATES, lambda: runtime.upstreams.states(self._telemetry.upstream_states))
         metrics.watch(RUNNING, runtime.runner.calls_running)
         metrics.watch(OLDEST, runtime.runner.oldest_ages)
         metrics.watch(POLL_INTERVAL, runtime.poll_limiter.newest)
@@ -467,8 +467,8 @@ class Service:
             }
         if (leasing := runtime.cluster.leasing) is not None:
             found["replicas"] = leasing.processes
-            if leasing.gone:
-                found["gone"] = {name: shown_time(since) for name, since in leasing.gone.items()}
+            if leasing.vanished:
+                found["vanished"] = {name: shown_time(since) for name, since in leasing.vanished.items()}
         return found
 
     def _effective(self) -> str:

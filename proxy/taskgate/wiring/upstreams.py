@@ -29,7 +29,6 @@ from taskgate.admission.rules import AdmissionRules, RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.model import bulkhead_settings, upstream_settings
-from taskgate.domain.upstream_state import UpstreamState
 from taskgate.protocol.discovery import gateway_info
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
@@ -52,11 +51,11 @@ from taskgate.telemetry.events import (
     StreamOpened,
     UpstreamAdded,
     UpstreamAnswered,
-    UpstreamHeld,
     UpstreamRequestFailed,
     UpstreamRetried,
 )
 from taskgate.telemetry.tracing import Tracing
+from taskgate.telemetry.upstream_condition import UpstreamState
 from taskgate.telemetry.upstream_states import UpstreamStates, UpstreamView
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.client import UpstreamClient, choose_transport
@@ -85,7 +84,6 @@ _STATES: Final = (
     HealthChecked,
     ProgramAvailabilityChanged,
     ProgramsCounted,
-    UpstreamHeld,
     UpstreamRequestFailed,
 )
 """Events that report a state. From a replaced server, they would overwrite its successor's state."""
@@ -259,7 +257,19 @@ class UpstreamRegistry:
 
     def vitals(self, states: UpstreamStates) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each server, by name, for operators."""
-        return {name: _state_of(mount, states.view(name)) for name, mount in self.mounts.by_name.items()}
+        return {
+            name: _state_of(mount, states.view(name, is_held=mount.bulkhead.is_held))
+            for name, mount in self.mounts.by_name.items()
+        }
+
+    def states(self, states: UpstreamStates) -> Mapping[tuple[str, UpstreamState], float]:
+        """Return the values of a metric: 1 for the state of each server, 0 for the others; none while it is unknown."""
+        found: dict[tuple[str, UpstreamState], float] = {}
+        for name, mount in self.mounts.by_name.items():
+            present = states.view(name, is_held=mount.bulkhead.is_held).state
+            if present is not None:
+                found |= {(name, state): state is present for state in UpstreamState}
+        return found
 
     async def close(self) -> None:
         """Close every server, even one in use."""
@@ -389,7 +399,7 @@ def _state_of(mount: Mount, view: UpstreamView) -> Mapping[str, Any]:
     vitals, bulkhead = mount.upstream.vitals(), mount.bulkhead
     reason = {} if vitals.circuit_reason is None else {"circuit_reason": vitals.circuit_reason}
     return {
-        "state": UpstreamState.HELD if bulkhead.is_held else view.state,
+        "state": view.state,
         "cause": view.cause,
         "since": shown_time(view.since),
         "recent_requests": view.requests,

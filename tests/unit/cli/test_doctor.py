@@ -77,8 +77,8 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
             "circuit_breaker",
         ),
         (
-            {"gone": {"gw-2": "2026-11-30T10:00:00Z"}},
-            "replica gw-2 is gone without a farewell since 2026-11-30T10:00:00Z",
+            {"vanished": {"gw-2": "2026-11-30T10:00:00Z"}},
+            "replica gw-2 vanished at 2026-11-30T10:00:00Z",
             "Others take its tasks over",
         ),
         (

@@ -54,6 +54,18 @@ async def left_alone(world: World, replica: Replica) -> timedelta:
     return world.clock.now() - began
 
 
+async def test_a_process_that_vanished_is_named_by_all_others_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, *others = world.replicas
+    first.stopped = True
+    while not all(each.leasing.vanished for each in others):
+        await world.tick()
+    assert [list(each.leasing.vanished) for each in others] == [[first.leasing.holder]] * 2
+    text = "a replica vanished: others take its tasks over"
+    assert [vars(each)["replica"] for each in caplog.records if each.getMessage() == text] == [first.leasing.holder] * 2
+
+
 async def test_a_call_goes_on_for_longer_than_its_lease_while_its_process_shows_that_it_lives(world: World) -> None:
     record = await running(world)
     for _ in range(10):

@@ -28,7 +28,6 @@ from taskgate.telemetry.events import (
     TaskRecovered,
     UpstreamAdded,
     UpstreamAnswered,
-    UpstreamHeld,
     UpstreamRequestFailed,
 )
 from taskgate.telemetry.log_recorder import PAUSE, LogRecorder
@@ -207,13 +206,6 @@ async def test_a_server_that_refuses_has_one_line_for_each_cause_and_one_when_it
         (UP, None, "2026-01-02T03:04:20Z"),
         (DOWN, "connection refused", "2026-01-02T03:07:50Z"),
     ]
-
-
-async def test_a_server_that_an_operator_holds_has_no_line(desk: Desk) -> None:
-    desk.emit(UpstreamHeld("reports", True), checked(False, False, "timeout"), after=MINUTE)
-    assert desk.lines() == []
-    desk.emit(UpstreamHeld("reports", False), after=MINUTE)
-    assert desk.lines() == [(DOWN,)]
 
 
 async def test_a_circuit_that_is_open_for_all_is_a_server_that_is_down(desk: Desk) -> None:

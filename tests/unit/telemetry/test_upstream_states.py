@@ -5,18 +5,17 @@ from datetime import timedelta
 import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.domain.upstream_state import UpstreamState
 from taskgate.telemetry.events import (
     CircuitChanged,
     Event,
     HealthChecked,
     UpstreamAdded,
     UpstreamAnswered,
-    UpstreamHeld,
     UpstreamRequestFailed,
     UpstreamStateChanged,
 )
 from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.upstream_condition import UpstreamState
 from taskgate.telemetry.upstream_states import UpstreamStates, UpstreamView
 
 REFUSED = UpstreamRequestFailed("crm", "tools/call", "refused", "HTTP 401")
@@ -42,8 +41,8 @@ class Desk:
             self.clock.advance(timedelta(seconds=after))
             self.ring.emit(event)
 
-    def view(self) -> UpstreamView:
-        return self.states.view("crm")
+    def view(self, *, is_held: bool = False) -> UpstreamView:
+        return self.states.view("crm", is_held=is_held)
 
 
 @pytest.fixture
@@ -100,10 +99,10 @@ def test_the_requests_of_the_last_five_minutes_are_counted_in_parts_of_ten_secon
     assert desk.view()[3:] == (1, 1)
 
 
-def test_a_hold_is_a_state_and_what_was_known_is_told_after_it(desk: Desk) -> None:
-    desk.emit(SERVED, UpstreamHeld("crm", True), UpstreamHeld("crm", False))
-    desk.ring.fold()
-    assert [change.state for change in desk.changes] == ["up", "held", "up"]
+def test_a_hold_is_a_state_and_what_is_known_besides_is_shown(desk: Desk) -> None:
+    assert desk.view(is_held=True) == UpstreamView(UpstreamState.HELD)
+    desk.emit(SERVED, REFUSED, REFUSED, REFUSED)
+    assert desk.view(is_held=True)[:2] == (UpstreamState.HELD, CAUSE)
 
 
 def test_another_server_of_the_name_is_unknown_at_first(desk: Desk) -> None:
@@ -118,11 +117,11 @@ def test_a_circuit_that_is_open_for_one_caller_changes_nothing(desk: Desk) -> No
     assert desk.view().state is UpstreamState.UP
 
 
-def test_a_refusal_is_forgotten_when_somebody_looks_long_after_it(desk: Desk) -> None:
+def test_a_refusal_is_forgotten_when_the_state_is_read_long_after_it(desk: Desk) -> None:
     desk.emit(SERVED, *[REFUSED] * 3)
-    assert desk.states.read()["crm", UpstreamState.REFUSING] == 1
+    assert desk.view().state is UpstreamState.REFUSING
     desk.clock.advance(timedelta(minutes=5))
-    assert desk.states.read() == {("crm", state): state is UpstreamState.UP for state in UpstreamState}
+    assert desk.view().state is UpstreamState.UP
     desk.ring.fold()
     assert desk.changes[-1] == UpstreamStateChanged("crm", "up")
 

@@ -126,10 +126,10 @@ def health_findings(health: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _upstream_findings(one_line(name), _mapping(state))
     for name, state in _mapping(health.get("issuers")).items():
         yield from _issuer_findings(one_line(name), _mapping(state))
-    for name, since in _mapping(health.get("gone")).items():
+    for name, since in _mapping(health.get("vanished")).items():
         yield Finding(
-            f"replica {one_line(name)} is gone without a farewell since {one_line(str(since))}",
-            "Others take its tasks over. See why it ended or hangs; it is forgotten after ten minutes.",
+            f"replica {one_line(name)} vanished at {one_line(str(since))}",
+            "Others take its tasks over. See whether it was killed or hangs. It is named for ten minutes.",
         )
 
 

@@ -50,8 +50,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {one_line(check):<14} {'ok' if passed is True else 'FAILED'}"
     if "replicas" in document:
         yield f"  {'replicas':<14} {one_line(str(document['replicas']))}"
-    for name, since in _mapping(document, "gone").items():
-        yield f"  {'gone':<14} {one_line(name)}, since {one_line(str(since))}"
+    for name, since in _mapping(document, "vanished").items():
+        yield f"  {'vanished':<14} {one_line(name)}, at {one_line(str(since))}"
     upstreams = _mapping(document, "upstreams")
     if upstreams:
         yield "upstreams"

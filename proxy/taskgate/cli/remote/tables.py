@@ -84,6 +84,17 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+UPSTREAM_STYLES: Final[Mapping[str, str]] = {
+    "up": "green",
+    "DOWN": "red",
+    "REFUSING": "red",
+    "held": "yellow",
+    "open": "red",
+    "half_open": "yellow",
+}
+"""The colours of the states and circuits of upstreams."""
+
+
 def state_of(upstream: Mapping[str, Any]) -> str:
     """The state of an upstream in a document as a cell; bad ones are in capitals."""
     state = upstream.get("state")

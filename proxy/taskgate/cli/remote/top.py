@@ -17,20 +17,12 @@ from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.event_stream import ALIVE, EventStream, explain_refusal
 from taskgate.cli.remote.health import ask_readiness
-from taskgate.cli.remote.tables import STATUS_STYLES, later, state_of, table_of, text_of
+from taskgate.cli.remote.tables import STATUS_STYLES, UPSTREAM_STYLES, later, state_of, table_of, text_of
 from taskgate.cli.remote.tasks import COLUMNS, CUT, row_of
 
 MAX_TASKS: Final = 100
 """Tasks of a snapshot, the oldest first."""
 _UPSTREAM_COLUMNS: Final = ("UPSTREAM", "STATE", "CIRCUIT", "IN USE", "LIMIT", "QUEUED")
-_STATE_STYLES: Final[Mapping[str, str]] = {
-    "up": "green",
-    "DOWN": "red",
-    "REFUSING": "red",
-    "held": "yellow",
-    "open": "red",
-    "half_open": "yellow",
-}
 _FRAME: Final = 12
 """Lines of a screen beside the rows of tasks: heads, borders and the state of the gateway."""
 _TICK: Final = 1.0
@@ -156,7 +148,7 @@ def _draw(client: AdminClient, snapshot: Snapshot, interval: float) -> None:
         return Group(
             Text(_head(shown)),
             Text("" if problem is None else one_line(problem), style="red", no_wrap=True, overflow="ellipsis"),
-            table_of(_UPSTREAM_COLUMNS, upstreams, styles=_STATE_STYLES, cut={"UPSTREAM"}),
+            table_of(_UPSTREAM_COLUMNS, upstreams, styles=UPSTREAM_STYLES, cut={"UPSTREAM"}),
             table_of(COLUMNS, tasks, styles=STATUS_STYLES, cut=CUT),
             Text("Ctrl-C ends", style="dim"),
         )

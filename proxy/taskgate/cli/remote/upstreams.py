@@ -12,20 +12,11 @@ import click
 from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
-from taskgate.cli.remote.tables import print_fields, print_table, state_of, text_of
+from taskgate.cli.remote.tables import UPSTREAM_STYLES, print_fields, print_table, state_of, text_of
 from taskgate.cli.remote.tasks import NOT_ASKED
 
 _COLUMNS: Final = ("NAME", "STATE", "SINCE", "FAILED", "CIRCUIT", "CALLS", "LIMIT", "WAITING", "TASKS", "PATH", "CAUSE")
 _CUT: Final = frozenset({"NAME", "PATH", "CAUSE"})
-_STYLES: Final[Mapping[str, str]] = {
-    "up": "green",
-    "DOWN": "red",
-    "REFUSING": "red",
-    "held": "yellow",
-    "open": "red",
-    "half_open": "yellow",
-}
-"""The colours of states and circuits."""
 
 
 def list_upstreams(client: AdminClient, as_json: bool) -> None:
@@ -39,7 +30,7 @@ def list_upstreams(client: AdminClient, as_json: bool) -> None:
         return
     items = document.get("items")
     rows = [_row(item) for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    print_table(_COLUMNS, rows, styles=_STYLES, cut=_CUT)
+    print_table(_COLUMNS, rows, styles=UPSTREAM_STYLES, cut=_CUT)
 
 
 def show_upstream(client: AdminClient, name: str, as_json: bool) -> None:

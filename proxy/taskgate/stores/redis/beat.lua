@@ -1,6 +1,6 @@
 -- A sign of life: the time, then the held tasks that have ended, that others hold, that the store has forgotten or has
--- older, who lives, until when the holder was to live before, whether the memory is full, and who is gone without a
--- farewell, each since when. What is held is renewed.
+-- older, who lives, until when the holder was to live before, whether the memory is full, and who has vanished
+-- of late, each since when. What is held is renewed.
 -- ARGV: root, holder, lease, then ids, each with its revision.
 local lives = KEYS[1]
 local root, holder, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -13,15 +13,15 @@ local before = redis.call('ZSCORE', lives, holder)
 -- and the sign of life is taken all the same.
 local first = redis.pcall('ZADD', lives, till, holder)
 local full = type(first) == 'table' and first.err ~= nil
-local past, gone = string.format('(%.0f', now), root .. 'gone'
+local past, vanished = string.format('(%.0f', now), root .. 'vanished'
 -- A full memory refuses it, and then nobody is told.
 for _, name in ipairs(redis.call('ZRANGE', lives, '-inf', past, 'BYSCORE')) do
-  redis.pcall('ZADD', gone, string.format('%.0f', now), name)
+  redis.pcall('ZADD', vanished, string.format('%.0f', now), name)
 end
 redis.call('ZREMRANGEBYSCORE', lives, '-inf', past)
-redis.call('ZREM', gone, holder)
-redis.call('ZREMRANGEBYSCORE', gone, '-inf', string.format('(%.0f', now - 600000000))
-redis.call('PEXPIRE', gone, 3600000)
+redis.call('ZREM', vanished, holder)
+redis.call('ZREMRANGEBYSCORE', vanished, '-inf', string.format('(%.0f', now - 600000000))
+redis.call('PEXPIRE', vanished, 3600000)
 if full then
   redis.call('ZADD', lives, till, holder)
 end
@@ -48,4 +48,4 @@ if before then
   before = string.format('%.0f', tonumber(before))
 end
 return {time[1], time[2], ended, lost, behind, redis.call('ZRANGE', lives, 0, -1), before or '', full and 1 or 0,
-  redis.call('ZRANGE', gone, 0, -1, 'WITHSCORES')}
+  redis.call('ZRANGE', vanished, 0, -1, 'WITHSCORES')}

@@ -1,7 +1,7 @@
 """The leases and heartbeats in Redis or Valkey, by the server's clock: `RedisLeaseStore`.
 
     lives      ZSET  holders, each by the time until which it counts as alive
-    gone       ZSET  holders of the last ten minutes that ended without `part`, each by the time of that
+    vanished   ZSET  holders that ended without `part` in the last ten minutes, each by the time of that
     open       ZSET  ids of unfinished tasks, each by the end of its lease
     task:ID    HASH  the row of a task, with its lease
 
@@ -42,7 +42,7 @@ class RedisLeaseStore:
             arguments += (id, revision)
         reply = await self._client.run(_BEAT, (self._lives, f"{self._root}open"), arguments)
         # The time of the server in two parts, then the fields of HeartbeatReply, in its order.
-        seconds, microseconds, ended, lost, behind, alive, before, full, gone = reply
+        seconds, microseconds, ended, lost, behind, alive, before, full, vanished = reply
         return HeartbeatReply(
             time=unpack_time(int(seconds) * 1_000_000 + int(microseconds)),
             ended=_ids(ended),
@@ -52,7 +52,9 @@ class RedisLeaseStore:
             # Empty if the server did not know this holder, or no longer.
             before=unpack_time(int(before)) if before else None,
             full=bool(full),
-            gone={unpack_text(name): unpack_time(int(at)) for name, at in zip(gone[::2], gone[1::2], strict=True)},
+            vanished={
+                unpack_text(name): unpack_time(int(at)) for name, at in zip(vanished[::2], vanished[1::2], strict=True)
+            },
         )
 
     async def restore(self, record: TaskRecord) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, Final
 from taskgate.domain.limits import CapScope
 from taskgate.domain.rates import RateScope
 from taskgate.domain.record import FaultReason, TaskStatus
-from taskgate.domain.upstream_state import UpstreamState
 from taskgate.domain.versions import Revision
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, KNOWN_METHODS
@@ -21,6 +20,7 @@ from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import request_context
 from taskgate.telemetry.auditlog.catalogue import EVENTS, OUTCOMES
 from taskgate.telemetry.metrics.settings import MetricsSettings
+from taskgate.telemetry.upstream_condition import UpstreamState
 
 OTHER: Final = "_OTHER"
 """The text of every value outside of its set, as in the semantic conventions."""

@@ -36,6 +36,11 @@ IN_FLIGHT = gauge(
 SESSIONS_LOST = counter(
     "taskgate_upstream_sessions_lost_total", "Sessions that an upstream ended.", labels.UPSTREAM, limits=FROM_START
 )
+UP = gauge(
+    "taskgate_upstream_up",
+    "1 if the upstream is healthy by its checks or its programs; absent while unknown.",
+    labels.UPSTREAM,
+)
 STATE = gauge(
     "taskgate_upstream_state",
     "1 for the state of the upstream, from its calls and checks; 0 for the others.",
@@ -84,7 +89,7 @@ PROGRAM_FAMILIES: Final = (RESTARTS, PROCESSES)
 """The families of stdio upstreams alone."""
 
 FAMILIES: Final = (
-    CLIENT_OPERATIONS, IN_FLIGHT, SESSIONS_LOST, STATE, CIRCUIT_OPEN, HEALTH_CHECKS, RETRIES, RESTARTS, PROCESSES,
+    CLIENT_OPERATIONS, IN_FLIGHT, SESSIONS_LOST, UP, STATE, CIRCUIT_OPEN, HEALTH_CHECKS, RETRIES, RESTARTS, PROCESSES,
     CREDENTIALS, EXTENSIONS_DENIED,
 )  # fmt: skip
 
@@ -142,9 +147,11 @@ def _state_recorders(registry: Registry) -> Recorders:
     """The recorders of what is known of upstreams."""
     open_circuits = registry.gauge(CIRCUIT_OPEN)
     checks = registry.counter(HEALTH_CHECKS)
+    up = registry.gauge(UP)
 
     def upstream_added(event: events.UpstreamAdded) -> None:
         open_circuits[event.mount,].value = 0
+        up.remove((event.mount,))
 
     def circuit_changed(event: events.CircuitChanged) -> None:
         # While half open, the breaker still refuses nearly every request.
@@ -152,9 +159,15 @@ def _state_recorders(registry: Registry) -> Recorders:
 
     def health_checked(event: events.HealthChecked) -> None:
         checks[event.mount, event.ok].value += 1
+        if event.up is not None:
+            up[event.mount,].value = event.up
+
+    def program_availability_changed(event: events.ProgramAvailabilityChanged) -> None:
+        up[event.mount,].value = event.up
 
     return {
         events.UpstreamAdded: upstream_added,
         events.CircuitChanged: circuit_changed,
         events.HealthChecked: health_checked,
+        events.ProgramAvailabilityChanged: program_availability_changed,
     }

@@ -12,8 +12,7 @@ are logged.
 import asyncio
 import re
 from codecs import BOM_UTF8
-from datetime import UTC, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from logging import getLogger
 from typing import Final
 
@@ -39,7 +38,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.credentials.client_auth import ClientAuthenticator, ClientFileRefused
 from taskgate.upstream.credentials.tokens import Granted
-from taskgate.upstream.pauses import FOR_NOW, share
+from taskgate.upstream.pauses import FOR_NOW, asked_pause, share
 from taskgate.upstream.settings import ExchangeProfile, GrantKind, GrantSettings
 
 ANSWER_BESIDE_TOKEN: Final = 48 * 1024
@@ -237,7 +236,8 @@ class TokenEndpoint:
 
     def _for_now(self, response: ClientResponse) -> _Refused:
         """Return the error for a status by which the endpoint refuses for now."""
-        pause = _pause_of(response.headers.get(hdrs.RETRY_AFTER, ""), self._clock)
+        asked = asked_pause(response.headers.get(hdrs.RETRY_AFTER, ""), self._clock.wall())
+        pause = None if asked is None else asked.total_seconds()
         return _Refused(UpstreamReason.UNREACHABLE, "status", is_for_now=True, retry_after=pause)
 
     def _tell(self, word: str) -> None:
@@ -328,18 +328,6 @@ def _entra_code(codes: object) -> str:
         case [int() as code, *_] if not isinstance(code, bool) and 0 <= code < 10**9:
             return f"AADSTS{code}"
     return ""
-
-
-def _pause_of(written: str, clock: Clock) -> float | None:
-    """Return the seconds that a value of `Retry-After` asks for; None for an invalid or missing one."""
-    if _SECONDS.fullmatch(written):
-        return float(written)
-    try:
-        moment = parsedate_to_datetime(written)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max((moment - clock.wall()).total_seconds(), 0.0)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _object(body: bytes) -> dict[str, object]:

@@ -319,7 +319,7 @@ def _said_by(failure: UpstreamFailed) -> str:
 
 def is_strange(call: RunningCall, response: Response) -> bool:
     """Whether an error is like those of modern servers, by its HTTP status or by its code."""
-    return response.error is not None and (call.was_refused or response.error_code in MODERN_ERRORS)
+    return response.error is not None and (call.refused_with is not None or response.error_code in MODERN_ERRORS)
 
 
 STREAM_PATIENCE: Final = 0.1

@@ -268,9 +268,7 @@ class LegacyExchanges:
         is_of_session = status == 404 and self.session is not None
         is_unknown_method = response is not None and response.error_code == METHOD_NOT_FOUND
         if response is not None and response.error is not None and (is_unknown_method or not is_of_session):
-            call.was_refused = True
-            if failures.tells_nothing(status):
-                call.refused_with = status
+            call.refused_with = status
             return response
         # No name holds the failure: its frame would hold it, too.
         details: dict[str, Any] = {

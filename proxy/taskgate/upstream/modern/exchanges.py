@@ -211,8 +211,7 @@ class ModernExchanges:
         read = partial(self._response_in, call=call, is_doubtful=incoming.status in failures.UNKNOWING)
         response, body = await read_refusal(incoming, read, hidden)
         if response is not None and response.error is not None:
-            if failures.tells_nothing(incoming.status):
-                call.refused_with = incoming.status
+            call.refused_with = incoming.status
             return response
         raise failures.unwelcome(
             incoming.status,

@@ -9,7 +9,7 @@ it, with one Content-Length of plain digits, or with none. `AnswerHead` is what 
 import asyncio
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -20,6 +20,7 @@ from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
 
 from taskgate.content_codings import CodingRefused, coding_of
 from taskgate.protocol.vocabulary import SESSION_HEADER
+from taskgate.upstream.pauses import asked_pause
 
 CHUNKED: Final = -1
 """The length of a body in chunks."""
@@ -104,22 +105,12 @@ class AnswerHead:
 
 
 def _pause(headers: Mapping[str, str]) -> timedelta | None:
-    """Return the pause that a `Retry-After` asks for, a day at most; None for an invalid one.
-
-    A time of day is read by the server's own clock, which is in `Date`.
-    """
-    written = headers[hdrs.RETRY_AFTER].strip()
-    if _SECONDS(written):
-        return min(timedelta(seconds=int(written[:9])), _LONGEST_PAUSE)
+    """Return the pause that the server asks for; a time of day is read by its own clock, in `Date`."""
     try:
-        pause = parsedate_to_datetime(written) - parsedate_to_datetime(headers.get(hdrs.DATE, ""))
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(pause, timedelta()), _LONGEST_PAUSE)
-
-
-_SECONDS: Final = re.compile("[0-9]{1,99}").fullmatch
-_LONGEST_PAUSE: Final = timedelta(days=1)
+        date = parsedate_to_datetime(headers.get(hdrs.DATE, ""))
+    except (ValueError, OverflowError):
+        return asked_pause(headers[hdrs.RETRY_AFTER], None)
+    return asked_pause(headers[hdrs.RETRY_AFTER], date if date.tzinfo else date.replace(tzinfo=UTC))
 
 
 def _as_cause(media_type: str | None) -> str:

@@ -40,7 +40,6 @@ FOR_METRICS_ALONE = {
     kinds.StreamOpened,
     kinds.StreamEnded,
     kinds.UpstreamAnswered,
-    kinds.UpstreamHeld,
     kinds.UpstreamRequestFailed,
     kinds.UpstreamStateChanged,
     kinds.ToolCalled,

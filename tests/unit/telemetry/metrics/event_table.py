@@ -343,14 +343,13 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.CircuitChanged("m", "closed"), {}),
     (
         events.HealthChecked("m", True, True),
-        {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1},
+        {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1, f"taskgate_upstream_up{{{UP}}}": 1},
     ),
     (events.UpstreamStateChanged("m", "refusing", "HTTP 401"), {}),
     (events.UpstreamRequestFailed("m", "tools/call", "refused", "HTTP 401"), {}),
-    (events.UpstreamHeld("m", True), {}),
     (events.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
     (events.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),
-    (events.ProgramAvailabilityChanged("m", True), {}),
+    (events.ProgramAvailabilityChanged("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
     (
         events.ExtensionDenied("m", "io.modelcontextprotocol/events"),
         {f"taskgate_extensions_denied_total{{extension=io.modelcontextprotocol/events,{UP}}}": 1},

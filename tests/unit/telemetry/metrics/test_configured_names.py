@@ -11,10 +11,10 @@ from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
-GAUGES = [events.ConcurrencyChanged("m", 3, 32, 5),
+GAUGES = [events.ConcurrencyChanged("m", 3, 32, 5), events.HealthChecked("m", True, True),
           events.CircuitChanged("m", "open"), events.ProgramsCounted("m", 3)]  # fmt: skip
 SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "taskgate_queue_depth": 5,
-         "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
+         "taskgate_upstream_up": 1, "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
 
 
 def adopt(metrics: EmittingMetrics, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
@@ -107,6 +107,7 @@ def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(metrics: E
     adopt(metrics, "m=reports")
     shown = of(samples, "reports")
     assert shown["taskgate_tasks_running"] == shown["taskgate_upstream_circuit_open"] == 0
+    assert "taskgate_upstream_up" not in shown
     record(metrics, *GAUGES, events.SessionLost("m"))
     shown = of(samples, "reports")
     assert {name: shown[name] for name in SHOWN} == SHOWN

@@ -53,6 +53,7 @@ def test_the_same_event_again_counts_again(
     servers = (
         "taskgate_poll_interval",
         "taskgate_upstream_circuit",
+        "taskgate_upstream_up",
         "taskgate_upstream_processes",
     )
     configuration = ("taskgate_config_last", "taskgate_config_hash")
@@ -130,12 +131,19 @@ def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: EmittingMetri
         assert moved().get(f"taskgate_upstream_circuit_open{{{UP}}}", 0) == shown
 
 
+def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: EmittingMetrics, samples: Page) -> None:
+    for up, shown in ((None, set()), (False, {0.0}), (True, {1.0})):
+        metrics.emit(events.HealthChecked("m", True, up))
+        assert {value for (name, _), value in samples().items() if name == "taskgate_upstream_up"} == shown
+
+
 def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place(
     metrics: EmittingMetrics, moved: Moved
 ) -> None:
     metrics.emit(events.CircuitChanged("m", "open"))
+    metrics.emit(events.HealthChecked("m", True, True))
     metrics.emit(events.UpstreamAdded("m"))
-    assert moved() == {}
+    assert moved() == {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1}
 
 
 def test_a_configuration_that_was_refused_leaves_the_last_one_shown(

@@ -14,7 +14,7 @@ from enum import StrEnum
 from math import inf
 from typing import Final
 
-from taskgate.errors import UpstreamReason
+from taskgate.errors import REFUSALS, UpstreamReason
 
 IN_A_ROW: Final = 3
 """Refusals that make an upstream refusing."""
@@ -23,9 +23,6 @@ APART: Final = 1.0
 REMEMBERED: Final = 300.0
 """Seconds after which a refusal, or a request without a connection, is forgotten."""
 
-_REFUSALS: Final = frozenset(
-    {UpstreamReason.REFUSED.value, UpstreamReason.REDIRECT.value, UpstreamReason.MALFORMED.value}
-)
 _OF_PROXIES: Final = frozenset({"HTTP 502", "HTTP 503", "HTTP 504"})
 """The causes by which a proxy says that its server is down."""
 _OF_REQUESTS: Final = frozenset({"HTTP 400", "HTTP 404", "HTTP 405", "HTTP 410", "HTTP 422"})
@@ -138,7 +135,7 @@ class UpstreamCondition:
             self._unreached_at = at
         if reason not in _WITHOUT_ANSWER:
             self._unreached = None
-        if reason not in _REFUSALS or cause == UpstreamReason.REFUSED.value:
+        if reason not in REFUSALS or cause == UpstreamReason.REFUSED.value:
             return
         if not is_call:
             self._others.add(cause, at)

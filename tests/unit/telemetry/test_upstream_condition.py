@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskgate.domain.upstream_state import (
+from taskgate.telemetry.upstream_condition import (
     IN_A_ROW,
     REMEMBERED,
     Trouble,
