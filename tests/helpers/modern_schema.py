@@ -10,11 +10,10 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from helpers.published import published
 from helpers.schema import is_of_extension
+from helpers.schema_judge import SchemaJudge
 
 CORE: Final = "2026-07-28"
 EXTENSION: Final = "tasks-extension"
@@ -222,7 +221,7 @@ def check(value: Any, name: str, *, schema: str = CORE) -> None:
     """Judge any value against one definition, where its schema is here."""
     if published(schema) is None:
         return
-    fault = best_match(_validator(schema, name).iter_errors(value))
+    fault = _judge(schema, name).fault(value)
     if fault is not None:
         place = "".join(f"[{step!r}]" for step in fault.absolute_path)
         pytest.fail(f"no {name}: {fault.message} at {place or 'the top'}\n{json.dumps(value)[:2_000]}")
@@ -276,11 +275,11 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 @cache
-def _validator(schema: str, name: str) -> Draft202012Validator:
+def _judge(schema: str, name: str) -> SchemaJudge:
     definitions = _schema(schema)["$defs"]
     if name not in definitions:
         pytest.fail(f"not in {schema}: {name}")
-    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
+    return SchemaJudge({"$ref": f"#/$defs/{name}", "$defs": definitions})
 
 
 @cache

@@ -12,10 +12,9 @@ from functools import cache
 from typing import Any, Final, NoReturn
 
 import pytest
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from helpers.published import absent, published
+from helpers.schema_judge import SchemaJudge
 
 REVISION: Final = "2025-11-25"
 ABSENT: Final = absent(REVISION)
@@ -100,7 +99,7 @@ def check_client_message(
 def check_definition(value: Any, name: str) -> None:
     """Judge any value against one definition of the schema, such as `Task`."""
     _need_the_schema()
-    fault = best_match(_validator(name).iter_errors(value))
+    fault = _judge(name).fault(value)
     if fault is not None:
         place = "".join(f"[{step!r}]" for step in fault.absolute_path)
         pytest.fail(f"no {name}: {fault.message} at {place or 'the top'}\n{_shown(value)}")
@@ -215,8 +214,8 @@ def _schema() -> dict[str, Any]:
 
 
 @cache
-def _validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": _schema()["$defs"]})
+def _judge(name: str) -> SchemaJudge:
+    return SchemaJudge({"$ref": f"#/$defs/{name}", "$defs": _schema()["$defs"]})
 
 
 @cache

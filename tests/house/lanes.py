@@ -2,9 +2,9 @@
 
 `python tests/house/lanes.py FORM` runs `quick` (`make test`), `all` (`make test-all`) or `long` (`make long`). Files of
 one folder go together in batches, which share what is started once. A lane takes the longest batch that is left, by
-`seconds.json`, which `--measure` writes. What failed beside others runs twice more, alone; what passes then is named.
-Then the tests marked `alone` run, one after the other. The last line says what ran, what was skipped for want of
-what, and which command runs the rest.
+`seconds.json`, which `--measure` writes. Then the tests marked `alone` run, one on each processor. What failed beside
+others runs twice more, with nothing else; what passes then is named. The last line says what ran, what was skipped
+for want of what, and which command runs the rest.
 """
 
 import argparse
@@ -228,16 +228,12 @@ def main() -> int:
     began = time.monotonic()
     lanes = Lanes()
     lanes.run(form.work(seconds), asked.lanes)
-    failed = again(lanes)
     if form.runs_alone:
         alone = {
             file: each for file, each in form.files(seconds).items() if "mark.alone" in (CHECKOUT / file).read_text()
         }
-        single = Lanes()
-        single.run(batches(alone, ("-m=alone",)), side_by_side=1)
-        lanes.tally.add(single.tally)
-        lanes.broken |= single.broken
-        failed += single.tally.failed
+        lanes.run(batches(alone, ("-m=alone",)), min(asked.lanes, os.cpu_count() or 1))
+    failed = again(lanes)
     if asked.measure:
         before = json.loads(SECONDS.read_text())
         found = measured(before, form.files(seconds), lanes.tally.seconds)

@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
-
 from helpers.gateway.configuration import GatewayConfig
 from helpers.gateway.gateway import Environment, Gateway, serve
+from helpers.schema_judge import SchemaJudge
 from helpers.waiting import eventually
 
 SCHEMA: Final = Path(__file__).resolve().parents[2] / "config" / "audit-schema.json"
-JUDGE: Final = Draft202012Validator(json.loads(SCHEMA.read_text()))
+JUDGE: Final = SchemaJudge(json.loads(SCHEMA.read_text()))
 REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")
 
 
@@ -37,7 +36,7 @@ def text(folder: Path) -> str:
 def lines(folder: Path) -> list[dict[str, Any]]:
     """The same line by line, each held against the schema."""
     written: list[dict[str, Any]] = [json.loads(each) for each in text(folder).splitlines()]
-    faults = [(line["event"], fault.message) for line in written for fault in JUDGE.iter_errors(line)]
+    faults = [(line["event"], fault.message) for line in written if (fault := JUDGE.fault(line)) is not None]
     assert faults == []
     assert [line["seq"] for line in written] == list(range(1, len(written) + 1))
     return written

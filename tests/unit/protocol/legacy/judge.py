@@ -9,10 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from jsonschema import Draft7Validator, Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from helpers.published import absent, published
+from helpers.schema_judge import SchemaJudge
 from taskgate.domain.versions import LEGACY, Revision
 
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope", "io.modelcontextprotocol/serverInfo")
@@ -30,7 +29,7 @@ def check(value: Any, name: str, revision: Revision) -> None:
     written = json.dumps(found)
     for word in OTHER_ERA:
         assert f'"{word}":' not in written, f"{word} does not belong into this era"
-    fault = best_match(_validator(revision, name).iter_errors(found))
+    fault = _judge(revision, name).fault(found)
     if fault is not None:
         place = "".join(f"[{step!r}]" for step in fault.absolute_path)
         pytest.fail(f"no {name} of {revision}: {fault.message} at {place or 'the top'}\n{written[:2_000]}")
@@ -42,11 +41,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @cache
-def _validator(revision: Revision, name: str) -> Draft7Validator | Draft202012Validator:
+def _judge(revision: Revision, name: str) -> SchemaJudge:
     schema = published(revision)
     if schema is None:
         pytest.skip(absent(revision))
     under = "$defs" if "$defs" in schema else "definitions"
     assert name in schema[under], name
-    kind = Draft202012Validator if under == "$defs" else Draft7Validator
-    return kind({"$ref": f"#/{under}/{name}", under: schema[under]})
+    return SchemaJudge({"$ref": f"#/{under}/{name}", under: schema[under]}, is_draft_7=under != "$defs")

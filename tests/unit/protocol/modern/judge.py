@@ -9,10 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from helpers.published import absent, published
+from helpers.schema_judge import SchemaJudge
 
 CORE: Final = "2026-07-28"
 EXTENSION: Final = "tasks-extension"
@@ -32,7 +31,7 @@ def check(value: Any, *names: str, schema: str = CORE) -> None:
     """Judge a value, or the text of one, against each of these definitions."""
     found = read(value) if isinstance(value, str) else value
     for name in names:
-        fault = best_match(_validator(schema, name).iter_errors(found))
+        fault = _judge(schema, name).fault(found)
         if fault is not None:
             place = "".join(f"[{step!r}]" for step in fault.absolute_path)
             pytest.fail(f"no {name}: {fault.message} at {place or 'the top'}\n{json.dumps(found)[:2_000]}")
@@ -53,10 +52,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @cache
-def _validator(schema: str, name: str) -> Draft202012Validator:
+def _judge(schema: str, name: str) -> SchemaJudge:
     found = published(schema)
     if found is None:
         pytest.skip(absent(schema))
     definitions = found["$defs"]
     assert name in definitions, name
-    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
+    return SchemaJudge({"$ref": f"#/$defs/{name}", "$defs": definitions})
