@@ -24,6 +24,7 @@ from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed_task
 from taskgate.domain.machine import advance
 from taskgate.domain.record import (
+    CallerNames,
     FaultReason,
     Lease,
     OwnerKey,
@@ -105,6 +106,7 @@ class Histories(RuleBasedStateMachine):
                 "reruns": st.integers(0, 1),
                 "idempotency_digest": st.sampled_from([None, None, "k", "l"]),
                 "trace": st.none() | texts,
+                "caller": st.none() | st.builds(CallerNames, texts, texts, st.none() | texts, st.none() | texts),
             }
         ),
         subject=st.sampled_from(SUBJECTS),

@@ -8,7 +8,7 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_input, new_record
 from taskgate.domain.events import CallSucceeded, InputRequested, InputWithdrawn, TaskEvent
-from taskgate.domain.record import MAX_TRANSITIONS, OwnerKey, TaskRecord, TaskStatus, Transition
+from taskgate.domain.record import MAX_TRANSITIONS, CallerNames, OwnerKey, TaskRecord, TaskStatus, Transition
 from taskgate.stores.base import MOST_SCANNED, Store
 from taskgate.stores.codec import text_in_head
 from taskgate.stores.references import plain_reference
@@ -179,6 +179,34 @@ async def test_a_scan_finds_what_has_the_texts_however_it_is_stored(
         wants: Callable[[TaskRecord], bool] = lambda head: head.call.tool == tool  # noqa: E731
         part = await store.scan(unfinished=unfinished, wants=wants, after=None, limit=9, now=EPOCH, texts=texts)
         assert [head.id for head in part.heads] == [records[0].id]
+
+
+# --- names of callers
+
+BOB = CallerNames("corp", "bob", "claude-code", "acme")
+ODD = CallerNames("corp", 'a "bob" \ud800 \0 ä', None, None)
+
+
+@pytest.mark.parametrize("caller", [None, BOB, ODD])
+async def test_every_reading_of_a_task_has_the_names_of_its_caller(store: Store, caller: CallerNames | None) -> None:
+    record = new_record(caller=caller, params='{"a":1}')
+    await keep(store, record)
+    await moved(store, record, asked(1), answered(1))
+    later = record.expires_at
+    found = [await store.load(OWNER, record.id, now=EPOCH, bodies=bodies) for bodies in (False, True)]
+    found += (await store.scan(unfinished=True, wants=lambda _: True, after=None, limit=9, now=EPOCH)).heads
+    found += await store.lapsed(holder="another", until=later, now=EPOCH, limit=9)
+    assert [None if each is None else each.caller for each in found] == [caller] * 4
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+async def test_a_scan_for_a_name_finds_the_tasks_of_its_caller(store: Store, unfinished: bool) -> None:
+    mine = new_record(caller=BOB)
+    await keep(store, mine, new_record(caller=BOB._replace(subject="alice")), new_record())
+    texts = [text for text in (text_in_head("bob"), text_in_head("acme"), text_in_head("working")) if text is not None]
+    wants: Callable[[TaskRecord], bool] = lambda head: head.caller == BOB  # noqa: E731
+    part = await store.scan(unfinished=unfinished, wants=wants, after=None, limit=9, now=EPOCH, texts=texts)
+    assert [head.id for head in part.heads] == [mine.id]
 
 
 async def test_a_scan_goes_on_where_it_was_while_tasks_come_and_go(store: Store) -> None:

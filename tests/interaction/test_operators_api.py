@@ -63,7 +63,7 @@ async def test_a_running_task_is_listed_with_all_that_a_table_shows(gateway: Gat
     [item] = page["items"]
     assert item.keys() == {
         "reference", "upstream", "tool", "status", "tool_error", "is_queued", "queue_position", "progress", "caller",
-        "tenant", "created_at", "updated_at", "expires_at", "replica", "is_retrieved",
+        "issuer", "subject", "client", "tenant", "created_at", "updated_at", "expires_at", "replica", "is_retrieved",
     }  # fmt: skip
     assert (item["upstream"], item["tool"], item["status"]) == ("reports", "report", "working")
     assert (item["caller"], item["is_queued"], page["next"], page["is_complete"]) == ("c_anonymous", False, None, True)

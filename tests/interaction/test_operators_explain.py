@@ -79,6 +79,16 @@ async def test_a_viewer_is_shown_what_the_command_prints_for_the_token_of_a_call
     assert found == await printed(file, tmp_path, "--token", place, "--hint", "readOnlyHint=true")
 
 
+async def test_claims_stand_for_the_token_of_a_caller(gateway: GatewayProcess, issuer: TokenIssuer) -> None:
+    token = issuer.token(f"{PUBLIC}/reports/mcp", "reports.read", subject="bob", client_id="cli")
+    claims = {"sub": "bob", "client_id": "cli", "scope": "reports.read"}
+    by_token, by_claims = [
+        await explained(gateway, {**ASKED, **each}) for each in ({"token": token}, {"claims": claims})
+    ]
+    assert by_token == by_claims
+    assert by_claims[1]["caller"]["subject"] == "bob"
+
+
 async def test_a_token_is_judged_and_is_in_no_log(gateway: GatewayProcess, issuer: TokenIssuer, tmp_path: Path) -> None:
     good, other = (issuer.token(audience) for audience in (f"{PUBLIC}/reports/mcp", "https://other.example"))
     for token, status, reason in (
@@ -121,6 +131,8 @@ async def test_what_cannot_be_explained_is_refused_with_the_reason(
         ({"hints": {"readOnlyHint": "true"}}, 400, "invalid_body", "hints.readOnlyHint: "),
         ({"tool": ""}, 400, "invalid_body", "tool: "),
         ({"token": "t" * (32 * 1024 + 1)}, 400, "invalid_body", "token: "),
+        ({"token": "t", "claims": {"sub": "bob"}}, 400, "invalid_body", "claims: must not be given with token"),
+        ({"claims": {"scope": "a"}}, 422, "token_refused", "a token of the issuer corp with these claims is refused"),
         ({"online": True}, 400, "invalid_body", "online: "),
         ({"hints": {"n" * 70_000: True}}, 413, "body_too_large", ""),
     ):

@@ -83,6 +83,7 @@ class AdmissionRules:
     - `sessions`, `streams`, `waits`: the most that one caller may have open; `all_waits` that of all
       callers, None without a limit.
     - `events`: the limit of stored events of resumable streams; `in_flight`: of large messages.
+    - `names_callers`: whether tasks are stored with the names of their callers, for operators.
     """
 
     policy: PromotionPolicy
@@ -102,6 +103,7 @@ class AdmissionRules:
     in_flight: ByteBounds = USUAL_BYTES
     waits: CallerLimit = _WAITS
     all_waits: int | None = 2048
+    names_callers: bool = True
 
 
 class RuntimeConfig:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
-from taskgate.domain.record import OwnerKey
+from taskgate.domain.record import CallerNames, OwnerKey
 
 Claims = Mapping[str, object]
 """The payload of a token, as it was sent."""
@@ -37,13 +37,18 @@ class Identity:
     claims: Claims = field(repr=False)
     method: str = "jwt"
 
+    @property
+    def names(self) -> CallerNames:
+        """What operators see of it."""
+        return CallerNames(self.issuer_name, self.subject, self.client_id, self.tenant)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthContext:
     """One caller; `key` is not secret and reveals no name.
 
     `subject` is the reference of its person or service, which may have several clients. Each client
-    is a caller of its own. It is `key` where an issuer and a subject are not both bound.
+    is a caller of its own. It is `key` where an issuer and a subject are not both bound. `names` are for operators.
     `previous_key` is the caller's key under the deployment key that is being replaced, and None if
     none is. With it earlier tasks are found. `identity` is what the token says, and `token` its text;
     both are None without authentication. An API key has no `token`, so it goes nowhere.
@@ -54,6 +59,7 @@ class AuthContext:
     identity: Identity | None = None
     token: str | None = field(default=None, repr=False)
     subject: str = field(default="", compare=False)
+    names: CallerNames | None = field(init=False, repr=False, compare=False)
     owners: Callable[[str], tuple[OwnerKey, ...]] = field(init=False, repr=False, compare=False)
     """Return for a mount every owner key under which tasks of this caller are found, the current one
     first. It is a dictionary's, as each request about a task asks for it."""
@@ -61,6 +67,7 @@ class AuthContext:
     def __post_init__(self) -> None:
         keys = (self.key,) if self.previous_key is None else (self.key, self.previous_key)
         object.__setattr__(self, "owners", _Owners(keys).__getitem__)
+        object.__setattr__(self, "names", None if self.identity is None else self.identity.names)
         if not self.subject:
             object.__setattr__(self, "subject", self.key)
 

@@ -56,6 +56,9 @@ def schema() -> None:
 @click.option("--tool", metavar="NAME", required=True, help="Name of the tool.")
 @click.option("--token", "token_file", type=AnyFile, help="File that holds the caller's bearer token.")
 @click.option(
+    "--claims", metavar="NAME=VALUE,...", help="Claims of the caller's token in its place: sub=bob,scope=read."
+)
+@click.option(
     "--hint", "hints", metavar="NAME=true|false", multiple=True, help="A tool annotation as the server lists it."
 )
 @click.option("--online", is_flag=True, help="Ask the server which extensions it declares.")

@@ -16,7 +16,16 @@ from taskgate.clock import SystemClock
 from taskgate.config import ConfigurationError
 from taskgate.explain.checks import metrics_text
 from taskgate.explain.evaluate import explanation
-from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
+from taskgate.explain.inputs import (
+    ServerNotAsked,
+    TokenRefused,
+    ask_server,
+    claimed,
+    identify,
+    read_claims_given,
+    read_hints,
+    read_token,
+)
 from taskgate.explain.online import ask_all
 from taskgate.explain.render import render
 from taskgate.explain.report import as_json as as_json_report
@@ -68,7 +77,14 @@ def print_schema() -> None:
 
 
 def print_explanation(
-    file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], online: bool, as_json: bool
+    file: Path,
+    upstream: str,
+    tool: str,
+    token_file: Path | None,
+    claims: str | None,
+    hints: tuple[str, ...],
+    online: bool,
+    as_json: bool,
 ) -> None:
     """Print what applies to a call of a tool."""
     try:
@@ -76,17 +92,20 @@ def print_explanation(
         if upstream not in config.upstreams:
             raise click.UsageError(f"--upstream must be one of {', '.join(config.upstreams)}")
         try:
-            listed, token = read_hints(hints), read_token(token_file)
+            listed, token, given = read_hints(hints), read_token(token_file), read_claims_given(claims)
+            if given is not None and token is not None:
+                raise ValueError("--claims must not be given with --token")
         except ValueError as wrong:
             raise click.UsageError(str(wrong)) from None
-        identity = asyncio.run(identify(config, upstream, token))
+        identity = asyncio.run(identify(config, upstream, token)) if given is None else claimed(config, upstream, given)
         server = asyncio.run(ask_server(config, upstream, identity, token))[0] if online else None
     except ConfigurationError as wrong:
         fail(wrong, WRONG_USE)
     except (TokenRefused, ServerNotAsked) as refused:
         fail(type(refused)(one_line(str(refused), _MAX_ANSWER)), FAILED)
-    if token is not None and identity is None:
-        click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
+    if (token or given) and identity is None:
+        ignored = "--token" if given is None else "--claims"
+        click.echo(f"taskgate: {ignored} is ignored: auth.mode is none, so all hosts are one caller", err=True)
     found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
     click.echo(json_text(found) if as_json else clean(render(found)), nl=as_json)
 

@@ -52,6 +52,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "explain": (
         "taskgate explain --config taskgate.yaml --upstream reports --tool generate_report",
         "taskgate explain --config taskgate.yaml --upstream reports --tool delete_report --token alice.token",
+        "taskgate explain --config taskgate.yaml --upstream reports --tool delete_report --claims sub=bob,scope=read",
         "taskgate explain --config taskgate.yaml --upstream reports --tool search --hint readOnlyHint=true --json",
     ),
     "health": (
@@ -166,7 +167,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     "completion": _PRINTED,
     "doctor": {0: "no problem was found", 1: "a problem was found", 2: "the command line is wrong"},
     "examples": {0: _DONE, 1: "a file could not be written", 2: "a file exists, or the command line is wrong"},
-    "explain": {0: _DONE, 1: "the token was refused, or the server was not reached", 2: _CONFIGURATION},
+    "explain": {0: _DONE, 1: "the token or the claims were refused, or the server was not reached", 2: _CONFIGURATION},
     "health": {0: "ready", 1: "not ready, draining, or not reached", 2: "the command line is wrong"},
     "init": {0: _DONE, 1: "the file could not be written", 2: "the command line or an answer is wrong"},
     "keys": {0: _DONE, 2: _USE},

@@ -119,7 +119,8 @@ def _config_for_command(command: str, listen: str | None, admin: str | None) -> 
 def _configure_logs(config: GatewayConfig) -> None:
     references = config.references
     hide = references.hide if references.values else None
-    logs.configure(config.logging.level, config.logging.format, sys.stderr, hide=hide)
+    logging = config.logging
+    logs.configure(logging.level, logging.format, sys.stderr, hide=hide, names_callers=config.admin.names_callers)
 
 
 def _raise_open_limit(config: GatewayConfig) -> None:

@@ -234,6 +234,7 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
         events=EventBounds(concurrency.streams_kept_per_context, concurrency.streams_kept_global),
         waits=_of_caller(concurrency.waits_per_context, concurrency.waits_per_subject),
         all_waits=concurrency.waits_global,
+        names_callers=config.admin.names_callers,
     )
 
 

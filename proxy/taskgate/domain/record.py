@@ -107,6 +107,18 @@ def outcome_text(outcome: Outcome) -> RawJson | LargeJson:
     return outcome.result if isinstance(outcome, Succeeded) else outcome.error
 
 
+class CallerNames(NamedTuple):
+    """The names of a caller, for operators: those of its token or its API key.
+
+    `issuer` is the operator's name of the issuer. `client` and `tenant` are None if there is none.
+    """
+
+    issuer: str
+    subject: str
+    client: str | None
+    tenant: str | None
+
+
 class ToolCall(NamedTuple):
     """The call that a task runs: the host's parameters without those for the gateway.
 
@@ -163,6 +175,7 @@ class _NewRecord:
         "__weakref__",
         "answers",
         "call",
+        "caller",
         "checkpoint",
         "created_at",
         "deadline",
@@ -220,6 +233,8 @@ class TaskRecord(_NewRecord):
     `waiting_since` is when it became input_required, None in other states. `retrieved` is whether
     its owner got the outcome. `checkpoint` exists while a takeover can resume a call that was sent.
 
+    `caller` has the names of the caller, and None if it has none, or operators see none. They never change.
+
     `handed_to` is the reference of the host of a call that may be handed off, if no token tells hosts apart. The
     task is then found by the tools of the gateway alone. None for all other tasks.
     """
@@ -250,6 +265,7 @@ class TaskRecord(_NewRecord):
     retrieved: bool
     checkpoint: SealedCheckpoint | None
     handed_to: str | None
+    caller: CallerNames | None
     expires_at: datetime
     """When the record becomes invisible. An unfinished task may get so old; its `ttl` grows until then.
     After its end it is `ttl` after `created_at`.
@@ -285,6 +301,7 @@ class TaskRecord(_NewRecord):
         retrieved: bool = False,
         checkpoint: SealedCheckpoint | None = None,
         handed_to: str | None = None,
+        caller: CallerNames | None = None,
         expires_at: datetime | None = None,
     ) -> None:
         object.__setattr__(self, "__class__", _NewRecord)
@@ -315,6 +332,7 @@ class TaskRecord(_NewRecord):
         new.retrieved = retrieved
         new.checkpoint = checkpoint
         new.handed_to = handed_to
+        new.caller = caller
         new.expires_at = created_at + ttl if expires_at is None else expires_at
         # From here on it is frozen.
         new.__class__ = TaskRecord
@@ -401,6 +419,7 @@ def draft(record: TaskRecord) -> Any:
     new.retrieved = record.retrieved
     new.checkpoint = record.checkpoint
     new.handed_to = record.handed_to
+    new.caller = record.caller
     new.expires_at = record.expires_at
     return new
 

@@ -1,14 +1,17 @@
-"""Inputs of an explanation: hints, a token and its identity, and what a server says of itself."""
+"""Inputs of an explanation: hints, a token or claims and their identity, and what a server says of itself."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from logging import NullHandler, getLogger
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
+
+import orjson
 
 from taskgate.auth.api_keys import KeyVerifier
-from taskgate.auth.claims import MAX_TOKEN, bearer_token
+from taskgate.auth.claims import MAX_TOKEN, bearer_token, read_claims
 from taskgate.auth.context import ContextKeys, Identity
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
@@ -31,6 +34,9 @@ from taskgate.wiring.upstreams import upstream_maker
 HINTS: Final = (*get_args(Hint), APP_ONLY)
 """The names of hints."""
 _FLAGS: Final = {"true": True, "false": False}
+_HOUR: Final = timedelta(hours=1)
+_PLACEHOLDER: Final = "explain"
+"""The client of a caller whose claims name none."""
 
 # --- hints and tokens on the command line ---------------------------------------------------------------------------
 
@@ -65,6 +71,27 @@ def read_token(file: Path | None) -> str | None:
         raise ValueError(f"--token: {file} does not hold a token") from None
 
 
+def read_claims_given(option: str | None) -> dict[str, Any] | None:
+    """Read claims such as `sub=bob,scope=read write`, or a JSON object; None without an option.
+
+    Raises ValueError with a message for the operator.
+    """
+    if option is None:
+        return None
+    try:
+        return dict(orjson.loads(option) if option.lstrip().startswith("{") else _pairs(option))
+    except ValueError:
+        raise ValueError("--claims must be NAME=VALUE, with commas between several, or a JSON object") from None
+
+
+def _pairs(option: str) -> Iterator[tuple[str, str]]:
+    for pair in option.split(","):
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise ValueError("no pair")
+        yield name.strip(), value.strip()
+
+
 # --- the identity of a token ----------------------------------------------------------------------------------------
 
 
@@ -97,6 +124,39 @@ def verify_key(config: GatewayConfig, key: str) -> Identity:
     identity = verifier.verify(key).context.identity
     assert identity is not None, "an API key has an identity"
     return identity
+
+
+def claimed(
+    config: GatewayConfig, upstream: str, claims: Mapping[str, Any], *, port: int | None = None
+) -> Identity | None:
+    """Return the identity of a token with these claims; None with `auth.mode: none`. Raises TokenRefused.
+
+    The claims are checked as those of a token. Issuer, audience, times and client may be left out: then they
+    are such as the gateway accepts. `iss` may be the name of the issuer in the file.
+    """
+    if config.auth.mode == "none":
+        return None
+    issuers, named = config.auth.to_issuer_settings(), claims.get("iss")
+    chosen = [each for each in issuers if named in (each.name, each.issuer) or (named is None and len(issuers) == 1)]
+    if not chosen:
+        names = ", ".join(each.name for each in issuers) or "none, as callers have API keys"
+        raise TokenRefused(f"the claim iss must name one of the issuers: {names}")
+    settings, now = chosen[0], SystemClock().wall()
+    audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
+    usual: dict[str, Any] = {
+        "aud": list(settings.audience) or audience,
+        "iat": now.timestamp(),
+        "exp": (now + _HOUR).timestamp(),
+        **dict.fromkeys(settings.client_id_claims[:1], _PLACEHOLDER),
+    }
+    if set(claims) & set(settings.client_id_claims):
+        usual.pop(settings.client_id_claims[0])
+    payload = {**usual, **claims, "iss": settings.issuer}
+    try:
+        return read_claims(payload, settings, audience=audience, now=now, bound=config.auth.context.bind)
+    except Unauthenticated as refusal:
+        text = f"a token of the issuer {settings.name} with these claims is refused ({refusal.reason})"
+        raise TokenRefused(f"{text}: {refusal.detail or REASONS[refusal.reason]}") from None
 
 
 class _IgnoredKeyEvents:

@@ -341,6 +341,7 @@ class TaskService:
             idempotency_digest=None if intent.idempotency_key is None else key_digest(intent.idempotency_key),
             trace=None if request is None or request.span is None else request.span.traceparent,
             handed_to=intent.handed_to,
+            caller=caller.names if rules.names_callers else None,
             expires_at=expires_at,
         )
         mine = _NO_CAPS if override is None else override.caps

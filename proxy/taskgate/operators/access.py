@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.admission.rates import address_block
 from taskgate.domain.rates import RateLimit, gcra
+from taskgate.domain.record import CallerNames
 
 WRONG_TOKENS: Final = 10
 """Wrong tokens that an address may show at once."""
@@ -198,6 +199,8 @@ class OperatorAccess:
         """Monotonic seconds."""
         self.shows_payloads = False
         """Whether operators may read the payloads of tasks: `admin.payloads`."""
+        self.names_callers = True
+        """Whether operators see names of callers: `admin.identity`."""
         self.allowed_hosts: Collection[str] = ()
         """The names of the listener in lower case, with `*.` for all names below: `admin.allowed_hosts`."""
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
@@ -228,6 +231,10 @@ class OperatorAccess:
     def has_tokens(self) -> bool:
         """Whether any token is configured."""
         return bool(self._digests)
+
+    def names(self, names: CallerNames | None) -> CallerNames | None:
+        """The names of a caller, if operators see them."""
+        return names if self.names_callers else None
 
     def replace(self, tokens: Mapping[bytes, Operator]) -> bool:
         """Take these tokens in place of all others; return whether that is a change.

@@ -20,10 +20,20 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.limits import CapScope
-from taskgate.domain.record import TaskRecord
-from taskgate.operators.access import Role
+from taskgate.domain.record import CallerNames
+from taskgate.operators.access import OperatorAccess, Role
 from taskgate.operators.cursors import ListCursors, ListQuery
-from taskgate.operators.routes import Answer, ApiCall, Route, Text, caller_reference
+from taskgate.operators.routes import (
+    CALLER_FILTER,
+    Answer,
+    ApiCall,
+    NamedAnswer,
+    Route,
+    Text,
+    caller_reference,
+    is_caller,
+    names_of,
+)
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 
@@ -36,7 +46,7 @@ _GENERAL: Final = QuotaSubject(None, None)
 class CallerListQuery(ListQuery):
     """Which callers a list has, and the page."""
 
-    caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
+    caller: Annotated[Text | None, Field(description=CALLER_FILTER)] = None
 
 
 class LimitUse(Answer):
@@ -51,7 +61,7 @@ class LimitUse(Answer):
     is_shared: Annotated[bool, Field(description="Whether the number is of all replicas, not of this one alone.")]
 
 
-class CallerItem(Answer):
+class CallerItem(NamedAnswer):
     """A caller, and what it uses."""
 
     caller: Annotated[str, Field(description="The reference of the caller.")]
@@ -103,6 +113,7 @@ class CallerRoutes:
         store: TaskStore,
         cursors: ListCursors,
         clock: Clock,
+        access: OperatorAccess,
         replica: str,
         is_shared: bool,
     ) -> None:
@@ -110,6 +121,7 @@ class CallerRoutes:
         self._store = store
         self._cursors = cursors
         self._clock = clock
+        self._access = access
         self._replica = replica
         self._is_shared = is_shared
 
@@ -130,16 +142,20 @@ class CallerRoutes:
     async def _list(self, call: ApiCall) -> CallerPage:
         query: CallerListQuery = call.query
         place = "" if query.cursor is None else str(self._cursors.open(query.cursor, query.listing)[0])
-        tasks, is_complete = await self._tasks(query.caller)
+        tasks, names, is_complete = await self._tasks()
         known = self._known()
+        names |= {key: caller.names for key, caller in known.items()}
+        names = {key: self._access.names(each) for key, each in names.items()}
         open_ = self._open(known)
         keys = sorted({*known, *open_, *tasks})
         if query.caller is not None:
-            keys = [key for key in keys if caller_reference(key) == query.caller]
+            keys = [key for key in keys if is_caller(query.caller, key, names.get(key))]
         keys = [key for key in keys if key > place]
         page = keys[: query.limit]
         # A shared store is asked for all at once.
-        items = await asyncio.gather(*(self._item(key, known.get(key), open_.get(key, []), tasks[key]) for key in page))
+        items = await asyncio.gather(
+            *(self._item(key, names.get(key), known.get(key), open_.get(key, []), tasks[key]) for key in page)
+        )
         following = self._cursors.seal([page[-1]], query.listing) if len(keys) > query.limit else None
         return CallerPage(
             now=self._clock.now(),
@@ -149,18 +165,15 @@ class CallerRoutes:
             is_complete=is_complete,
         )
 
-    async def _tasks(self, caller: str | None) -> tuple[Counter[str], bool]:
-        """The unfinished tasks of each caller, or of one, and whether all were counted."""
-
-        def wants(record: TaskRecord) -> bool:
-            return caller is None or caller_reference(record.owner.context) == caller
-
+    async def _tasks(self) -> tuple[Counter[str], dict[str, CallerNames | None], bool]:
+        """The unfinished tasks of each caller, the names that these have, and whether all were counted."""
         part = await self._store.scan(
-            unfinished=True, wants=wants, after=None, limit=MOST_COUNTED, now=self._clock.now()
+            unfinished=True, wants=lambda _: True, after=None, limit=MOST_COUNTED, now=self._clock.now()
         )
         # A record may be found twice.
-        found = {record.id: record.owner.context for record in part.heads}
-        return Counter(found.values()), part.next is None
+        found = {record.id: record for record in part.heads}.values()
+        names = {record.owner.context: record.caller for record in found}
+        return Counter(record.owner.context for record in found), names, part.next is None
 
     def _known(self) -> dict[str, AuthContext]:
         """The callers of which more than their key is known, by key."""
@@ -195,7 +208,9 @@ class CallerRoutes:
                 found[key].append(OpenUse("waits_per_context", None, waits, rules.waits.context))
         return found
 
-    async def _item(self, key: str, caller: AuthContext | None, open_: list[OpenUse], tasks: int) -> CallerItem:
+    async def _item(
+        self, key: str, names: CallerNames | None, caller: AuthContext | None, open_: list[OpenUse], tasks: int
+    ) -> CallerItem:
         """A caller. Without its token, it is not known which overrides it has."""
         rules = self._parts.live.current
         subject: QuotaSubject | None = _GENERAL
@@ -218,4 +233,4 @@ class CallerRoutes:
         person = key if key == ANONYMOUS.key else None if caller is None else caller.subject
         rates = () if subject is None else await self._parts.rates.usage(key, person, subject)
         limits += [LimitUse(limit=each[0], used=each[1], most=each[2], is_shared=self._is_shared) for each in rates]
-        return CallerItem(caller=caller_reference(key), limits=tuple(limits))
+        return CallerItem(caller=caller_reference(key), **names_of(names), limits=tuple(limits))

@@ -20,7 +20,7 @@ MAX_AT_ONCE: Final = 4
 
 
 class CallToExplain(Query):
-    """A call that a caller may send, with the caller's token."""
+    """A call that a caller may send, with the caller's token, or with claims of it."""
 
     upstream: Annotated[Text, Field(description="The name of the upstream.")]
     tool: Annotated[Text, Field(description="The name of the tool.")]
@@ -29,6 +29,10 @@ class CallToExplain(Query):
         Field(
             min_length=1, max_length=MAX_TOKEN, description="The token of the caller; ignored with `auth.mode: none`."
         ),
+    ] = None
+    claims: Annotated[
+        dict[Text, Any] | None,
+        Field(max_length=64, description="Claims of the caller's token, such as `sub`, in place of `token`."),
     ] = None
     hints: Annotated[
         dict[Text, StrictBool],
@@ -74,7 +78,7 @@ class ExplainRoutes:
             refusals={
                 404: "There is no upstream of that name.",
                 409: "The gateway was not started in a way that allows it.",
-                422: "The token is refused, or its issuer has no keys.",
+                422: "The token or the claims are refused, or the issuer has no keys.",
             },
         )
 

@@ -13,8 +13,9 @@ from pydantic import Field
 
 from taskgate.auth.context import ANONYMOUS
 from taskgate.clock import Clock
-from taskgate.operators.access import Role
-from taskgate.operators.routes import WHOLE, Answer, ApiCall, Query, Route, caller_reference
+from taskgate.domain.record import CallerNames
+from taskgate.operators.access import OperatorAccess, Role
+from taskgate.operators.routes import WHOLE, Answer, ApiCall, NamedAnswer, Query, Route, caller_reference, names_of
 from taskgate.telemetry import events
 from taskgate.telemetry.request_context import current
 from taskgate.telemetry.ring import EventRing, Handlers
@@ -52,7 +53,7 @@ class RefusalQuery(Query):
     limit: Annotated[int, Field(ge=1, le=MOST_REFUSALS, description="The most refusals of the answer."), WHOLE] = 50
 
 
-class RefusalItem(Answer):
+class RefusalItem(NamedAnswer):
     """Equal refusals: how many, and the time of the newest."""
 
     at: Annotated[datetime, Field(description="The time of the newest.")]
@@ -89,11 +90,18 @@ class _Refused(NamedTuple):
     upstream: str | None
     tool: str | None
     reason: str
+    names: CallerNames | None
 
     @property
     def source(self) -> str | None:
         """The caller; the address if no token tells callers apart."""
         return self.address if self.caller in (None, _ANONYMOUS) else self.caller
+
+    def item(self, at: datetime, count: int) -> RefusalItem:
+        """The entry of so many of these, the newest at that time."""
+        fields = self._asdict()
+        del fields["names"]
+        return RefusalItem(at=at, count=count, **fields, **names_of(self.names))
 
 
 class RefusalLog:
@@ -111,8 +119,9 @@ class RefusalLog:
     - `_second`, `_events`: the monotonic time at which a second began, and the calls in it
     """
 
-    def __init__(self, event_ring: EventRing) -> None:
+    def __init__(self, event_ring: EventRing, access: OperatorAccess) -> None:
         self._ring = event_ring
+        self._access = access
         self._entries: OrderedDict[_Refused, tuple[datetime, int, float]] = OrderedDict()
         self._sources: dict[str | None, OrderedDict[_Refused, None]] = {}
         self._waiting: dict[_Refused, None] = {}
@@ -137,7 +146,7 @@ class RefusalLog:
         """At most `limit` refusals, newest first."""
         self._ring.fold()
         newest = list(reversed(self._entries.items()))[:limit]
-        return tuple(RefusalItem(at=at, count=count, **refused._asdict()) for refused, (at, count, _) in newest)
+        return tuple(refused.item(at, count) for refused, (at, count, _) in newest)
 
     def note_failure(self, event: events.Event) -> None:
         _log.exception("a refusal was not kept for operators", extra={"fact": type(event).__name__})
@@ -157,11 +166,12 @@ class RefusalLog:
 
     def _add(self, kind: RefusalKind, reason: str, upstream: str | None = None, tool: str | None = None) -> None:
         request = current()
-        caller = address = None
+        caller = address = names = None
         if request is not None:
-            caller = None if request.caller is None else caller_reference(request.caller.key)
+            if request.caller is not None:
+                caller, names = caller_reference(request.caller.key), self._access.names(request.caller.names)
             address, upstream = _block(request.address), upstream or request.mount
-        refused = _Refused(kind, caller, address, upstream, tool, reason)
+        refused = _Refused(kind, caller, address, upstream, tool, reason, names)
         _, count, published = self._entries.pop(refused, (None, 0, -inf))
         self._entries[refused] = (self._ring.now, count + 1, published)
         same = self._sources.setdefault(refused.source, OrderedDict())
@@ -197,7 +207,7 @@ class RefusalLog:
             self._events += 1
             self._entries[refused] = (at, count, elapsed)
             del self._waiting[refused]
-            self.on_refusal(RefusalItem(at=at, count=count, **refused._asdict()))
+            self.on_refusal(refused.item(at, count))
 
 
 class RefusalRoutes:

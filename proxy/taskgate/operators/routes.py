@@ -8,15 +8,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import PydanticCustomError
 
-from taskgate.domain.record import TaskRecord
+from taskgate.domain.record import CallerNames, TaskRecord
 from taskgate.operators.access import ApiError, Operator, Role
 
 BASE: Final = "/api/v1"
 CALLER_PREFIX: Final = "c_"
 """The beginning of the reference of a caller."""
+CALLER_FILTER: Final = "The reference of the caller, `c_…`, or its subject or client."
+"""What a filter by caller takes."""
 FORBIDDEN: Final = "The role of the token does not allow it, or the request comes from a web page of another origin."
 UNAVAILABLE: Final = "The gateway starts, or its task store does not answer; see `Retry-After`."
 """The refusals 403 and 503 of all operations."""
@@ -48,9 +50,28 @@ class NoQuery(Query):
     """No parameters."""
 
 
+class NamedAnswer(Answer):
+    """Base of answers about a caller. Its names are null without authentication, and if operators see no names."""
+
+    issuer: Annotated[str | None, Field(description="The name of its issuer in the configuration.")] = None
+    subject: Annotated[str | None, Field(description="The subject of its token or API key.")] = None
+    client: Annotated[str | None, Field(description="The client id of its token.")] = None
+    tenant: Annotated[str | None, Field(description="Its tenant; a reference to it if operators see no names.")] = None
+
+
 def caller_reference(key: str) -> str:
     """The reference of the caller with that key, as the audit log shows it."""
     return CALLER_PREFIX + key
+
+
+def names_of(names: CallerNames | None) -> dict[str, Any]:
+    """The names of a caller as members of a `NamedAnswer`."""
+    return {} if names is None else names._asdict()
+
+
+def is_caller(asked: str, key: str, names: CallerNames | None) -> bool:
+    """Whether a filter means the caller with that key: by its reference, its subject or its client."""
+    return caller_reference(key) == asked or (names is not None and asked in (names.subject, names.client))
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]

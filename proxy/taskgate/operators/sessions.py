@@ -13,9 +13,20 @@ from typing import Annotated
 from pydantic import Field
 
 from taskgate.clock import Clock
-from taskgate.operators.access import ApiError, Role
+from taskgate.domain.record import CallerNames
+from taskgate.operators.access import ApiError, OperatorAccess, Role
 from taskgate.operators.cursors import ListCursors, ListQuery
-from taskgate.operators.routes import Answer, ApiCall, Route, Text, caller_reference
+from taskgate.operators.routes import (
+    CALLER_FILTER,
+    Answer,
+    ApiCall,
+    NamedAnswer,
+    Route,
+    Text,
+    caller_reference,
+    is_caller,
+    names_of,
+)
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
 
@@ -23,17 +34,17 @@ from taskgate.sessions.registry import HostSessions
 class SessionListQuery(ListQuery):
     """Which sessions a list has, and the page. All given parameters must match."""
 
-    caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
+    caller: Annotated[Text | None, Field(description=CALLER_FILTER)] = None
     upstream: Annotated[Text | None, Field(description="The name of the upstream.")] = None
 
-    def matches(self, session: HostSession) -> bool:
-        """Whether the list has a session."""
-        return (self.caller is None or caller_reference(session.owner.context) == self.caller) and (
+    def matches(self, session: HostSession, names: CallerNames | None) -> bool:
+        """Whether the list has a session, whose caller operators see under these names."""
+        return (self.caller is None or is_caller(self.caller, session.owner.context, names)) and (
             self.upstream is None or session.mount.name == self.upstream
         )
 
 
-class SessionItem(Answer):
+class SessionItem(NamedAnswer):
     """A session of a host, as this replica sees it."""
 
     session: Annotated[str, Field(description="The reference of the session.")]
@@ -67,8 +78,11 @@ class SessionEnd(Answer):
 class SessionRoutes:
     """The handlers. `replica` is the name of this process."""
 
-    def __init__(self, *, sessions: HostSessions, cursors: ListCursors, clock: Clock, replica: str) -> None:
+    def __init__(
+        self, *, sessions: HostSessions, cursors: ListCursors, clock: Clock, access: OperatorAccess, replica: str
+    ) -> None:
         self._sessions = sessions
+        self._access = access
         self._cursors = cursors
         self._clock = clock
         self._replica = replica
@@ -99,7 +113,11 @@ class SessionRoutes:
     async def _list(self, call: ApiCall) -> SessionPage:
         query: SessionListQuery = call.query
         place = "" if query.cursor is None else str(self._cursors.open(query.cursor, query.listing)[0])
-        found = {session_reference(each.id): each for each in self._sessions.loaded() if query.matches(each)}
+        found = {
+            session_reference(each.id): each
+            for each in self._sessions.loaded()
+            if query.matches(each, self._access.names(each.caller.names))
+        }
         references = sorted(reference for reference in found if reference > place)
         page, now = references[: query.limit], self._clock.now()
         return SessionPage(
@@ -122,6 +140,7 @@ class SessionRoutes:
         return SessionItem(
             session=reference,
             caller=caller_reference(session.owner.context),
+            **names_of(self._access.names(session.caller.names)),
             upstream=session.mount.name,
             protocol=session.peer.revision.value,
             created=session.opened_at,

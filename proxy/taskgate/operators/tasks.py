@@ -21,7 +21,15 @@ from pydantic.config import JsonDict
 from taskgate.admission.concurrency import queue_position
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
-from taskgate.domain.record import Faulted, FaultReason, TaskId, TaskRecord, TaskStatus, outcome_text
+from taskgate.domain.record import (
+    CallerNames,
+    Faulted,
+    FaultReason,
+    TaskId,
+    TaskRecord,
+    TaskStatus,
+    outcome_text,
+)
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.display import one_line
 from taskgate.jsontext.large import JsonChunks, LargeJson
@@ -31,6 +39,7 @@ from taskgate.lifecycle.transitions import Transitions
 from taskgate.operators.access import ApiError, OperatorAccess, Role
 from taskgate.operators.cursors import ListCursors, ListQuery
 from taskgate.operators.routes import (
+    CALLER_FILTER,
     CALLER_PREFIX,
     FORBIDDEN,
     NUMBER,
@@ -39,10 +48,13 @@ from taskgate.operators.routes import (
     Answer,
     ApiCall,
     EventStream,
+    NamedAnswer,
     Query,
     Route,
     Text,
     caller_reference,
+    is_caller,
+    names_of,
 )
 from taskgate.stores.base import MOST_SCANNED, TaskStore
 from taskgate.stores.codec import text_in_head
@@ -81,7 +93,7 @@ class TaskSelection(Query):
     upstream: Annotated[Text | None, Field(description="The name of the upstream.")] = None
     tool: Annotated[Text | None, Field(description="The name of the tool.")] = None
     tenant: Annotated[Text | None, Field(description="The tenant of the caller.")] = None
-    caller: Annotated[Text | None, Field(description="The reference of the caller, `c_…`.")] = None
+    caller: Annotated[Text | None, Field(description=CALLER_FILTER)] = None
     status: Annotated[
         tuple[TaskStatus, ...], Field(description="The statuses, separated by commas; none means all.", max_length=5)
     ] = ()
@@ -103,19 +115,21 @@ class TaskSelection(Query):
 
     @property
     def texts(self) -> tuple[bytes, ...]:
-        """Bytes that the head of each task has that matches."""
+        """Bytes that each task has in its head, or in the names of its caller, that matches."""
         status = self.status[0].value if len(self.status) == 1 else None
-        given = (self.upstream, self.tool, self.tenant, self._owner, status)
+        # A name may begin as a reference does.
+        caller = None if self.caller is None or self.caller.startswith(CALLER_PREFIX) else self.caller
+        given = (self.upstream, self.tool, self.tenant, caller, status)
         found = (None if text is None else text_in_head(text) for text in given)
         return tuple(text for text in found if text is not None)
 
-    @property
-    def _owner(self) -> str | None:
-        return None if self.caller is None else self.caller.removeprefix(CALLER_PREFIX)
+    def matcher(
+        self, reference_of: ReferenceOf, now: datetime, names_of: Callable[[CallerNames | None], CallerNames | None]
+    ) -> Callable[[TaskRecord], bool]:
+        """The function that tells whether a task matches now. It may run on another thread.
 
-    def matcher(self, reference_of: ReferenceOf, now: datetime) -> Callable[[TaskRecord], bool]:
-        """The function that tells whether a task matches now. It may run on another thread."""
-        owner = self._owner
+        `names_of` returns the names of a caller that operators see.
+        """
         oldest = None if self.younger_than is None else now - timedelta(seconds=self.younger_than)
         newest = None if self.older_than is None else now - timedelta(seconds=self.older_than)
 
@@ -124,8 +138,8 @@ class TaskSelection(Query):
                 (self.upstream is None or record.owner.mount == self.upstream)
                 and (not self.status or record.status in self.status)
                 and (self.tool is None or record.call.tool == self.tool)
-                and (self.tenant is None or record.tenant == self.tenant)
-                and (owner is None or record.owner.context == owner)
+                and (self.tenant is None or _tenant(record, names_of(record.caller)) == self.tenant)
+                and (self.caller is None or is_caller(self.caller, record.owner.context, names_of(record.caller)))
                 and (newest is None or record.created_at <= newest)
                 and (oldest is None or record.created_at >= oldest)
                 and (self.reference is None or reference_of(record.id).startswith(self.reference))
@@ -194,7 +208,7 @@ class BulkCancel(TaskSelection):
         return any(getattr(self, name) not in (None, ()) for name in TaskSelection.model_fields)
 
 
-class TaskItem(Answer):
+class TaskItem(NamedAnswer):
     """A task in a list."""
 
     reference: Annotated[str, Field(description="The public reference, as in the audit log.")]
@@ -208,7 +222,6 @@ class TaskItem(Answer):
         str | None, Field(description="What the server last said of its progress, while the task runs.")
     ]
     caller: Annotated[str, Field(description="The reference of the caller.")]
-    tenant: str | None
     created_at: datetime
     updated_at: datetime
     expires_at: datetime
@@ -445,7 +458,7 @@ class TaskRoutes:
         now = self._clock.now()
         part = await self._store.scan(
             unfinished=True,
-            wants=query.matcher(self._reference_of, now),
+            wants=query.matcher(self._reference_of, now, self._access.names),
             after=None,
             limit=MOST_SCANNED,
             now=now,
@@ -471,7 +484,7 @@ class TaskRoutes:
         now = self._clock.now()
         part = await self._store.scan(
             unfinished=False,
-            wants=query.matcher(self._reference_of, now),
+            wants=query.matcher(self._reference_of, now, self._access.names),
             after=None if place is None else place[0],
             limit=query.limit,
             now=now,
@@ -578,7 +591,7 @@ class TaskRoutes:
     async def _unfinished(self, selection: TaskSelection) -> list[TaskRecord]:
         """All unfinished tasks that match. Raises ApiError (409) for more than MAX_BULK."""
         now = self._clock.now()
-        wants, texts = selection.matcher(self._reference_of, now), selection.texts
+        wants, texts = selection.matcher(self._reference_of, now, self._access.names), selection.texts
         found: dict[str, TaskRecord] = {}
         after: str | None = None
         for _ in range(_MOST_PARTS):
@@ -643,6 +656,7 @@ class TaskRoutes:
         """What a list shows of a task."""
         is_running = not record.status.is_terminal
         is_queued = is_running and not record.dispatched
+        names = self._access.names(record.caller)
         return TaskItem(
             reference=self._reference_of(record.id),
             upstream=record.owner.mount,
@@ -654,7 +668,7 @@ class TaskRoutes:
             # That of an ended task repeats its result.
             progress=record.status_message if is_running else None,
             caller=caller_reference(record.owner.context),
-            tenant=record.tenant,
+            **names_of(names) or {"tenant": record.tenant},
             created_at=record.created_at,
             updated_at=record.updated_at,
             expires_at=record.expires_at,
@@ -734,6 +748,11 @@ def _listed(items: list[list[bytes]]) -> list[bytes]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _tenant(record: TaskRecord, names: CallerNames | None) -> str | None:
+    """The tenant of a task as operators see it: its name, or the reference to it."""
+    return record.tenant if names is None else names.tenant
 
 
 def _ticks(time: datetime) -> int:

@@ -1,7 +1,7 @@
 """The codec of stored records: task heads, bodies and sessions as bytes, and back.
 
-A head is one JSON array that starts with its schema number. Lease, expiry and bodies are stored apart
-from it, because they change or are written apart from it, or are searched by. Fields that few records
+A head is one JSON array that starts with its schema number. Lease, expiry, bodies and the names of the caller
+are stored apart: they change or are written apart from it, or are searched by. Fields that few records
 have are in one more array at the end, which other records and those of earlier versions lack. Fields
 of a later version are at the end of that array. Parameters, results and errors stay the text in which they came. Times
 are microseconds since 1970, spans are microseconds. Pure: no backend is known here. Bytes that
@@ -12,7 +12,7 @@ import codecs
 import json
 import re
 from binascii import a2b_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -22,6 +22,7 @@ import orjson
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.record import (
     MAX_TRANSITIONS,
+    CallerNames,
     Faulted,
     FaultReason,
     InputRequest,
@@ -95,7 +96,7 @@ def pack_times(record: TaskRecord) -> tuple[int, int]:
 
 
 def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes:
-    """Encode a record without its lease, expiry, parameters and outcome; `times` are from `pack_times`."""
+    """Encode a record without its lease, expiry, caller, parameters and outcome; `times` are from `pack_times`."""
     call, peer = record.call, record.call.peer
     created, updated = times or pack_times(record)
     fields = [
@@ -148,11 +149,16 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
     return _dump(fields)
 
 
-def unpack_head(head: bytes, lease: Lease | None, expires: int | None = None) -> TaskRecord:
-    """Decode a head: a record without bodies. `expires` is its packed expiry, which matters to those who read it."""
+def unpack_head(
+    head: bytes, lease: Lease | None, expires: int | None = None, caller: str | bytes | None = None
+) -> TaskRecord:
+    """Decode a head: a record without bodies. `expires` is its packed expiry, which matters to those who read it.
+
+    `caller` is what `pack_caller` made.
+    """
     try:
         # Fails too if the expiry is beyond the range of datetime.
-        return _unpack_head(head, lease, expires)
+        return _unpack_head(head, lease, expires, None if caller is None else _caller(caller))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
@@ -174,10 +180,24 @@ def is_retrieved(head: bytes) -> bool:
     return _RETRIEVED(head) is not None
 
 
+@lru_cache(maxsize=1024)
+def pack_caller(caller: CallerNames) -> str:
+    """Encode the names of a caller: a JSON array."""
+    return json.dumps(caller)
+
+
 def text_in_head(text: str) -> bytes | None:
-    """The bytes that are in each head with this text; None if their form depends on the rest of the head."""
+    """The bytes that are in each head with this text, or in the names of its caller.
+
+    None if their form depends on the rest.
+    """
     is_plain = text.isascii() and text.isprintable() and not _ESCAPED.intersection(text)
     return f'"{text}"'.encode() if is_plain else None
+
+
+def has_texts(texts: Collection[bytes], head: bytes, caller: bytes) -> bool:
+    """Whether a head, or the names of its caller, have each of these texts, which are of `text_in_head`."""
+    return all(text in head or text in caller for text in texts)
 
 
 def as_head(record: TaskRecord) -> TaskRecord:
@@ -344,7 +364,7 @@ _SLOW_PATH: Final = b" "
 """Marks output of the standard encoder, which only the standard decoder reads back unchanged."""
 
 
-def _unpack_head(head: bytes, lease: Lease | None, expires: int | None) -> TaskRecord:
+def _unpack_head(head: bytes, lease: Lease | None, expires: int | None, caller: CallerNames | None) -> TaskRecord:
     schema, *fields = _load(head)
     _expect_schema(schema)
     (
@@ -388,6 +408,7 @@ def _unpack_head(head: bytes, lease: Lease | None, expires: int | None) -> TaskR
     new.retrieved = retrieved
     new.checkpoint = None if checkpoint is None else _unpack_checkpoint(*checkpoint)
     new.handed_to = handed_to
+    new.caller = caller
     return freeze(new)
 
 
@@ -419,6 +440,22 @@ def _span(microseconds: int) -> timedelta:
 def _owner(context: str, mount: str) -> OwnerKey:
     """A cached owner: many tasks share few owners."""
     return OwnerKey(context, mount)
+
+
+@lru_cache(maxsize=1024)
+def _caller(text: str | bytes) -> CallerNames | None:
+    """The cached names of a caller: many tasks share few. None for a text without names: no task is hidden for it."""
+    try:
+        names = json.loads(text)
+    except ValueError:
+        return None
+    if (
+        type(names) is not list
+        or [type(each) for each in names[:2]] != [str, str]
+        or len(names) != len(CallerNames._fields)
+    ):
+        return None
+    return CallerNames(*names) if all(each is None or type(each) is str for each in names[2:]) else None
 
 
 def _unpack_checkpoint(sealed: str, answers: dict[str, RawJson]) -> SealedCheckpoint:

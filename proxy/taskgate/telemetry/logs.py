@@ -28,7 +28,10 @@ _PACKAGE: Final = Path(__file__).parent.parent
 _WITHHELD: Final = "a library reported something; its words are withheld"
 _STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _RESERVED_KEYS: Final = frozenset(
-    {"time", "level", "logger", "event", "request_id", "trace_id", "ctx", "exception", "causes", "at"}
+    {
+        *("time", "level", "logger", "event", "request_id", "trace_id", "exception", "causes", "at"),
+        *("ctx", "sub", "client_id", "tenant"),
+    }
 )
 """Keys that a line sets itself; a field of that name gets an underscore behind it."""
 _MAX_TEXT: Final = 2048
@@ -37,11 +40,19 @@ _MAX_CAUSES: Final = 8
 _MAX_DEPTH: Final = 4
 
 
-def configure(level: str, format: Format, stream: TextIO, *, hide: Callable[[str], str] | None = None) -> None:
+def configure(
+    level: str,
+    format: Format,
+    stream: TextIO,
+    *,
+    hide: Callable[[str], str] | None = None,
+    names_callers: bool = False,
+) -> None:
     """Write records from `level` up (`debug` to `error`) to `stream`, in place of all other handlers.
 
     The format `auto` is `console` on a terminal and `json` elsewhere. `hide` masks secrets of the
-    configuration in the texts of fields. A second call for the same stream keeps what waits.
+    configuration in the texts of fields. `names_callers` adds the names of a request's caller. A second
+    call for the same stream keeps what waits.
     """
     root = logging.getLogger()
     handler = next((each for each in root.handlers if isinstance(each, _Handler) and each.stream is stream), None)
@@ -53,7 +64,7 @@ def configure(level: str, format: Format, stream: TextIO, *, hide: Callable[[str
         root.handlers[:] = [handler]
     if format == "auto":
         format = "console" if is_terminal(stream) else "json"
-    handler.setFormatter(_Formatter(_RENDERERS[format], hide))
+    handler.setFormatter(_Formatter(_RENDERERS[format], hide, names_callers=names_callers))
     root.setLevel(level.upper())
 
 
@@ -144,13 +155,16 @@ def _report_dropped(lines: int) -> None:
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self, render: Callable[[dict[str, Any]], str], hide: Callable[[str], str] | None) -> None:
+    def __init__(
+        self, render: Callable[[dict[str, Any]], str], hide: Callable[[str], str] | None, *, names_callers: bool
+    ) -> None:
         super().__init__()
         self._render = render
         self._hide = hide
+        self._names_callers = names_callers
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._render(_line_of(record, self._hide))
+        return self._render(_line_of(record, self._hide, names_callers=self._names_callers))
 
 
 def _is_own(record: logging.LogRecord) -> bool:
@@ -165,7 +179,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
 # --- the content of a line -------------------------------------------------------------------------------------------
 
 
-def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None) -> dict[str, Any]:
+def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None, *, names_callers: bool) -> dict[str, Any]:
     own = _is_own(record)
     line: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -174,7 +188,7 @@ def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None) -> di
         "event": _event(record) if own else _WITHHELD,
     }
     if own:
-        line.update(_request_ids())
+        line.update(_request_ids(names_callers=names_callers))
         for key, value in _fields(record):
             plain = _plain(value)
             line[f"{key}_" if key in _RESERVED_KEYS else key] = plain if hide is None else _hidden(plain, hide)
@@ -186,8 +200,8 @@ def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None) -> di
     return line
 
 
-def _request_ids() -> Iterator[tuple[str, str]]:
-    """The ids of the current request; the caller as in the audit log."""
+def _request_ids(*, names_callers: bool) -> Iterator[tuple[str, Any]]:
+    """The ids of the current request; the caller as in the audit log, its names too with `names_callers`."""
     request_context = current()
     if request_context is None:
         return
@@ -196,6 +210,9 @@ def _request_ids() -> Iterator[tuple[str, str]]:
         yield "trace_id", request_context.span.trace_id
     if request_context.caller is not None:
         yield "ctx", f"c_{request_context.caller.key}"
+        names = request_context.caller.names if names_callers else None
+        found = () if names is None else (("sub", names.subject), ("client_id", names.client), ("tenant", names.tenant))
+        yield from ((key, _plain(name)) for key, name in found if name is not None)
 
 
 def _event(record: logging.LogRecord) -> str:

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from taskgate.domain.record import CallerNames
 from taskgate.domain.versions import Client
 from taskgate.protocol.messages import Message, Request
 from taskgate.telemetry.tracing import Span
@@ -43,6 +44,8 @@ class Caller(Protocol):
     def key(self) -> str: ...
     @property
     def identity(self) -> CallerIdentity | None: ...
+    @property
+    def names(self) -> CallerNames | None: ...
 
 
 @dataclass(slots=True, eq=False, repr=False)

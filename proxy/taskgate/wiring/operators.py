@@ -75,11 +75,14 @@ def build_operators_api(
         store=store,
         cursors=cursors,
         clock=clock,
+        access=access,
         replica=runtime.cluster.holder,
         is_shared=runtime.cluster.leasing is not None,
     )
-    sessions = SessionRoutes(sessions=runtime.sessions, cursors=cursors, clock=clock, replica=runtime.cluster.holder)
-    refused = RefusalLog(event_ring)
+    sessions = SessionRoutes(
+        sessions=runtime.sessions, cursors=cursors, clock=clock, access=access, replica=runtime.cluster.holder
+    )
+    refused = RefusalLog(event_ring, access)
     refused.subscribe()
     refusals = RefusalRoutes(refused, replica=runtime.cluster.holder, clock=clock)
     streamed = EventRoutes(

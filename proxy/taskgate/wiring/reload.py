@@ -248,11 +248,11 @@ class Reload:
 
 RESTART_SECTIONS: Final = ("server", "admin", "store", "tracing", "egress")
 """Sections that change with a restart, all but the limits of streams in `server`, and in `admin` the
-tokens, `payloads` and `allowed_hosts`.
+tokens, `identity`, `payloads` and `allowed_hosts`.
 """
 _COMPARED: Final = (*RESTART_SECTIONS, "auth", "tasks")
 _STREAMS: Final = ("max_streams_per_context", "max_streams_per_subject")
-_OPERATORS: Final = ("tokens", "token_file", "payloads", "allowed_hosts")
+_OPERATORS: Final = ("tokens", "token_file", "identity", "payloads", "allowed_hosts")
 _LIVE: Final = {*(("server", key) for key in _STREAMS), *(("admin", key) for key in _OPERATORS)}
 _MODE: Final = ("auth", "mode")
 _TTL: Final = ("tasks", "ttl")

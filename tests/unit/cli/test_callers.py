@@ -13,7 +13,12 @@ def limit(name: str, used: int, **rest: Any) -> dict[str, Any]:
     return {"limit": name, "upstream": None, "used": used, "most": 10, "is_shared": False} | rest
 
 
-ALICE = {"caller": "c_alice", "limits": [limit("calls", 3, is_shared=True), limit("rest", 0)]}
+ALICE = {
+    "caller": "c_alice",
+    "subject": "alice",
+    "tenant": "acme",
+    "limits": [limit("calls", 3, is_shared=True), limit("rest", 0)],
+}
 BOB = {"caller": "c_bob", "limits": [limit("queue.size", 1, upstream="reports", most=None)]}
 PAGES: dict[bool, dict[str, Any]] = {
     False: {"items": [ALICE], "next": "a-cursor"},
@@ -37,9 +42,9 @@ def test_all_pages_are_printed_with_the_limits_that_are_used() -> None:
         "/api/v1/callers?limit=49&cursor=a-cursor",
     ]
     assert out.splitlines() == [
-        "CALLER\tLIMIT\tUPSTREAM\tUSED\tMOST\tOF",
-        "c_alice\tcalls\t-\t3\t10\tall replicas",
-        "c_bob\tqueue.size\treports\t1\t-\tthis replica",
+        "CALLER\tLIMIT\tUPSTREAM\tUSED\tMOST\tOF\tREFERENCE",
+        "alice (acme)\tcalls\t-\t3\t10\tall replicas\tc_alice",
+        "c_bob\tqueue.size\treports\t1\t-\tthis replica\tc_bob",
     ]
 
 

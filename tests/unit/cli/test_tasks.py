@@ -109,6 +109,27 @@ def test_a_list_is_lines_with_tabs_between_cells() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "cell"),
+    [
+        ({"subject": "bob", "tenant": "acme"}, "bob (acme)"),
+        ({"subject": "bob", "tenant": None}, "bob"),
+        ({"subject": None, "tenant": "a-reference"}, "c_x"),
+        ({"subject": HOSTILE, "tenant": None}, "a\ufffd]0;owned\ufffd\ufffd2J"),
+    ],
+)
+def test_a_caller_is_its_subject_and_tenant_or_else_its_reference(names: dict[str, Any], cell: str) -> None:
+    _, out, _, _ = tasks(lambda _: (200, page(ITEM | names)), "ls")
+    assert out.splitlines()[1].split("\t")[5] == cell
+
+
+def test_a_task_shows_the_names_of_its_caller_that_there_are() -> None:
+    names = {"subject": "bob", "client": "desk", "issuer": "corp", "tenant": None}
+    _, out, _, _ = tasks(lambda _: (200, DETAIL | names), "show", REF)
+    fields = dict(line.split(maxsplit=1) for line in out.splitlines()[:9])
+    assert {key: fields.get(key) for key in ("caller", *names)} == {"caller": "c_x", **names}
+
+
 def test_filters_are_those_of_the_api() -> None:
     filters = ("--upstream", "reports", "--tool", "a b", "--tenant", "t", "--caller", "c_x", "--reference", "t_a")
     times = ("--older-than", "10m", "--younger-than", "2h", "--sort", "-created", "--unfinished", "--limit", "7")

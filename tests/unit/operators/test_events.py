@@ -14,7 +14,7 @@ from helpers.records import after, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.events import CallSucceeded, CheckpointSaved, Progressed, ResultRetrieved
 from taskgate.domain.record import TaskId, TaskRecord
-from taskgate.operators.access import ApiError, Operator, Role
+from taskgate.operators.access import ApiError, Operator, OperatorAccess, Role
 from taskgate.operators.events import (
     KEEP_ALIVE,
     LINGER,
@@ -160,7 +160,7 @@ async def stage() -> AsyncIterator[Stage]:
     clock, shown, reads, kept = ManualClock(), list[TaskRecord](), list[TaskId](), MemoryStore()
     store: Any = FailingStore(kept)
     ring = EventRing(clock)
-    refusals = RefusalLog(ring)
+    refusals = RefusalLog(ring, OperatorAccess(clock.elapsed))
     refusals.subscribe()
 
     routes = EventRoutes(

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
 from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.operators.access import OperatorAccess
 from taskgate.operators.refusals import MOST_OF_SOURCE, MOST_REFUSALS, RefusalLog
 from taskgate.telemetry import events
 from taskgate.telemetry.request_context import RequestContext, in_request
@@ -20,7 +21,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.ring = EventRing(self.clock)
-        self.log = RefusalLog(self.ring)
+        self.log = RefusalLog(self.ring, OperatorAccess(self.clock.elapsed))
         self.log.subscribe()
 
     def emit(self, event: events.Event, address: str = "192.0.2.77", caller: AuthContext | None = None) -> None:

@@ -15,6 +15,7 @@ from helpers.records import new_call, new_input, new_lease, new_peer, new_record
 from taskgate.domain.listing import listed_task
 from taskgate.domain.record import (
     MAX_TRANSITIONS,
+    CallerNames,
     Faulted,
     FaultReason,
     Lease,
@@ -90,6 +91,41 @@ heads = st.builds(
 @given(heads)
 def test_a_head_comes_back_as_it_was_with_the_lease_that_is_given(head: TaskRecord) -> None:
     assert codec.unpack_head(codec.pack_head(head), head.lease) == head
+
+
+@given(st.none() | st.builds(CallerNames, texts, texts, st.none() | texts, st.none() | texts))
+def test_a_head_has_the_caller_that_is_stored_beside_it(caller: CallerNames | None) -> None:
+    packed = None if caller is None else codec.pack_caller(caller)
+    for form in (packed, None if packed is None else packed.encode()):
+        assert codec.unpack_head(codec.pack_head(new_record()), None, caller=form).caller == caller
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        "{}",
+        '"four"',
+        '["a","b",null]',
+        '["a","b",1,null]',
+        '["a",null,null,null]',
+        "[[],[],[],[]]",
+    ],
+)
+def test_a_damaged_caller_hides_no_task(text: str) -> None:
+    assert codec.unpack_head(codec.pack_head(new_record()), None, caller=text).caller is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [((), True), (("bob",), True), (("bob", "working"), True), (("bob", "completed"), False)]
+)
+def test_a_text_is_in_the_head_or_in_the_names_of_the_caller(texts: tuple[str, ...], expected: bool) -> None:
+    caller = codec.pack_caller(CallerNames("corp", "bob", None, None)).encode()
+    found = [text for each in texts if (text := codec.text_in_head(each)) is not None]
+    assert codec.has_texts(found, codec.pack_head(new_record()), caller) is expected
 
 
 @given(heads, moments)

@@ -4,13 +4,14 @@ import io
 import json
 import logging
 import re
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskgate.auth.context import AuthContext
+from taskgate.auth.context import AuthContext, Identity
 from taskgate.telemetry import logs
 from taskgate.telemetry.request_context import RequestContext, in_request
 
@@ -21,9 +22,11 @@ _own = logging.getLogger("taskgate.test")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
-def _written(format: logs.Format, event: str, logger: logging.Logger = _own, **fields: Any) -> str:
+def _written(
+    format: logs.Format, event: str, logger: logging.Logger = _own, *, names_callers: bool = False, **fields: Any
+) -> str:
     stream = io.StringIO()
-    logs.configure("debug", format, stream)
+    logs.configure("debug", format, stream, names_callers=names_callers)
     try:
         logger.warning(event, extra=fields)
     finally:
@@ -158,6 +161,32 @@ def test_a_line_has_the_ids_of_the_request_that_it_belongs_to() -> None:
         ("ctx", "c_5b0k"),
         ("upstream", "reports"),
     ]
+
+
+BOB = Identity(
+    issuer_name="corp", issuer="https://idp.example", subject="bob", client_id="desk", tenant="acme",
+    scopes=frozenset(), expires_at=None, claims={},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("names_callers", [True, False])
+@pytest.mark.parametrize(
+    ("identity", "names"),
+    [
+        (BOB, {"sub": "bob", "client_id": "desk", "tenant": "acme"}),
+        (replace(BOB, client_id=None, tenant=None), {"sub": "bob"}),
+        (None, {}),
+    ],
+)
+def test_a_line_has_the_names_of_its_caller_if_operators_see_them(
+    names_callers: bool, identity: Identity | None, names: dict[str, str]
+) -> None:
+    context = _request_context()
+    context.caller = AuthContext(key="5b0k", identity=identity)
+    with in_request(context):
+        line = json.loads(_written("json", "it happened", names_callers=names_callers))
+    assert line["ctx"] == "c_5b0k"
+    assert {key: line[key] for key in ("sub", "client_id", "tenant") if key in line} == (names if names_callers else {})
 
 
 def test_what_is_not_known_of_a_request_is_not_in_its_lines() -> None:

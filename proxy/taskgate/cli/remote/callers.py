@@ -7,11 +7,11 @@ import click
 
 from taskgate.cli.printing import json_text
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
-from taskgate.cli.remote.tables import print_table, text_of
+from taskgate.cli.remote.tables import caller_of, print_table, text_of
 from taskgate.cli.remote.tasks import fail_for_filters
 
-_COLUMNS: Final = ("CALLER", "LIMIT", "UPSTREAM", "USED", "MOST", "OF")
-_CUT: Final = frozenset({"LIMIT", "UPSTREAM"})
+_COLUMNS: Final = ("CALLER", "LIMIT", "UPSTREAM", "USED", "MOST", "OF", "REFERENCE")
+_CUT: Final = frozenset({"CALLER", "LIMIT", "UPSTREAM"})
 _STYLES: Final[Mapping[str, str]] = {}
 
 
@@ -39,4 +39,5 @@ def _rows(caller: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for each in limits if isinstance(limits, list) else []:
         if isinstance(each, dict) and each.get("used"):
             cells = (text_of(each.get(key)) for key in ("limit", "upstream", "used", "most"))
-            yield text_of(caller.get("caller")), *cells, "all replicas" if each.get("is_shared") else "this replica"
+            counted = "all replicas" if each.get("is_shared") else "this replica"
+            yield caller_of(caller), *cells, counted, text_of(caller.get("caller"))

@@ -101,6 +101,14 @@ def state_of(upstream: Mapping[str, Any]) -> str:
     return "unknown" if state is None else str(state).upper() if state in ("down", "refusing") else str(state)
 
 
+def caller_of(item: Mapping[str, Any]) -> str:
+    """The caller in a document as a cell: its subject, with the tenant in brackets; its reference without names."""
+    subject, tenant = item.get("subject"), item.get("tenant")
+    if subject is None:
+        return text_of(item.get("caller"))
+    return text_of(subject) if tenant is None else f"{subject} ({tenant})"
+
+
 def duration_between(start: Any, end: Any) -> str:
     """The time between two timestamps of a document: `45s`, `12m30s`, `3h5m`, `2d4h`; `-` if unknown."""
     try:

@@ -17,7 +17,7 @@ from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
 from taskgate.cli.printing import json_as_it_is, json_line, json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
 from taskgate.cli.remote.event_stream import OPENED, RESET, EventStream, explain_refusal
-from taskgate.cli.remote.tables import STATUS_STYLES, duration_between, print_fields, print_table, text_of
+from taskgate.cli.remote.tables import STATUS_STYLES, caller_of, duration_between, print_fields, print_table, text_of
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
@@ -249,7 +249,7 @@ def row_of(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:
         text_of(item.get("upstream")),
         text_of(item.get("tool")),
         duration_between(item.get("created_at"), now),
-        text_of(item.get("caller")),
+        caller_of(item),
         _progress(item),
     )
 
@@ -264,8 +264,11 @@ def _progress(item: Mapping[str, Any]) -> str:
 
 
 def _fields(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key in ("reference", "status", "upstream", "tool", "caller", "tenant"):
+    for key in ("reference", "status", "upstream", "tool", "caller"):
         yield key, text_of(task.get(key))
+    for key in ("subject", "client", "issuer", "tenant"):
+        if task.get(key) is not None:
+            yield key, text_of(task[key])
     yield "progress", _progress(task)
     yield "created", text_of(task.get("created_at"))
     yield "updated", text_of(task.get("updated_at"))

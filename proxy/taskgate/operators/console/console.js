@@ -357,7 +357,7 @@ function isMatch(item) {
     (!filter.status || filter.status.split(",").includes(item.status)) &&
     (!filter.upstream || filter.upstream === item.upstream) &&
     (!filter.tool || filter.tool === item.tool) &&
-    (!filter.caller || filter.caller === item.caller) &&
+    (!filter.caller || [item.caller, item.subject, item.client].includes(filter.caller)) &&
     (!filter.reference || item.reference.startsWith(filter.reference)) &&
     (!filter.older_than || (now() - Date.parse(item.created_at)) / 1000 >= Number(filter.older_than))
   );
@@ -429,9 +429,15 @@ function makeTaskRow(item) {
   return made;
 }
 
+// Who a caller is: its subject, with the tenant in brackets; its reference without names.
+function caller(item) {
+  const name = item.subject ?? item.caller;
+  return item.tenant ? `${name} (${item.tenant})` : name;
+}
+
 function renderTaskRow(made) {
   const { item, parts } = made;
-  const [, , ageCell, progress, caller, act] = made.row.cells;
+  const [, , ageCell, progress, callerCell, act] = made.row.cells;
   setText(parts.open, item.tool);
   setText(parts.place, `${item.upstream} · ${item.reference}`);
   setText(parts.status, item.status);
@@ -439,7 +445,8 @@ function renderTaskRow(made) {
   setText(parts.queue, statusNote(item));
   setText(ageCell, age(item.created_at));
   setText(progress, item.progress);
-  setText(caller, item.tenant ? `${item.caller} (${item.tenant})` : item.caller);
+  setText(callerCell, caller(item));
+  callerCell.title = visible([item.caller, item.client].filter(Boolean).join(", "));
   const canCancel = mayAct() && !ENDED.has(item.status);
   if (canCancel && !act.firstChild) {
     act.append(button("Cancel", `Cancel ${item.tool}, ${item.reference}`, () => cancelTask(made.item), "danger"));
@@ -587,8 +594,9 @@ function renderTask(task) {
     Progress: task.progress,
     Failure: task.failure && [task.failure.reason, task.failure.message].filter(Boolean).join(": "),
     Questions: task.questions.join(", "),
-    Caller: task.caller,
-    Tenant: task.tenant,
+    Caller: [caller(task), task.subject && task.caller].filter(Boolean).join(", "),
+    Client: task.client,
+    Issuer: task.issuer,
     Host: [task.host.name, task.host.version, task.host.revision].filter(Boolean).join(" "),
     Created: dateTime(task.created_at),
     Changed: dateTime(task.updated_at),
@@ -793,7 +801,7 @@ async function loadCallers(cursor) {
   const rows = page.items.flatMap((each) =>
     each.limits.map((limit) =>
       row(
-        cell(each.caller, "", true), cell(limit.upstream ? `${limit.limit} (${limit.upstream})` : limit.limit),
+        cell(each.subject ? `${caller(each)}, ${each.caller}` : caller(each), "", true), cell(limit.upstream ? `${limit.limit} (${limit.upstream})` : limit.limit),
         cell(limit.used, "number"), cell(limit.most ?? "–", "number"),
       ),
     ),
@@ -837,7 +845,7 @@ function makeRefusalRow(item) {
   time.title = dateTime(item.at);
   const made = row(
     time, cell(badge(item.kind, item.kind === "security" ? "failed" : "input_required")), cell(item.reason),
-    cell([item.caller, item.address].filter(Boolean).join(", "), "wide"),
+    cell([item.caller && caller(item), item.address].filter(Boolean).join(", "), "wide"),
     cell([item.upstream, item.tool].filter(Boolean).join(", "), "wide"), cell(item.count, "number"),
   );
   // Equal refusals are one entry, with their number.
@@ -884,12 +892,22 @@ function shown(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+// Claims as they are written: sub=bob,scope=read write.
+function pairs(text) {
+  return Object.fromEntries(text.split(",").map((pair) => {
+    const [name, ...value] = pair.split("=");
+    return [name.trim(), value.join("=").trim()];
+  }));
+}
+
 $("explain-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const { upstream, tool, token } = Object.fromEntries(new FormData(event.target));
+  const { upstream, tool, token, claims } = Object.fromEntries(new FormData(event.target));
   event.target.elements.token.value = "";
   try {
-    const found = await latest("explain", "POST", "/explain", { upstream, tool, ...(token ? { token } : {}) });
+    const found = await latest("explain", "POST", "/explain", {
+      upstream, tool, ...(token ? { token } : {}), ...(claims.trim() ? { claims: pairs(claims) } : {}),
+    });
     if (found === null) return;
     $("explanation-rows").replaceChildren(
       ...[...members(found)].map(([key, value, from]) => row(cell(key, "", true), cell(value), cell(from, "wide"))),

@@ -168,7 +168,7 @@ def _open(options: SqliteOptions, reference_of: ReferenceOf, undo: ExitStack) ->
         _pragma(writer, f"max_page_count = {_MOST_PAGES}")
         _refer(writer)
     _prepare(writer, options)
-    _add_subject(writer)
+    _add_columns(writer)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
     usage, statuses = _count(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
@@ -328,10 +328,12 @@ def _lay_out(connection: sqlite3.Connection, path: Path, layout: int) -> None:
         log.info("upgraded the store's file; a copy of the earlier one is beside it", extra=told)
 
 
-def _add_subject(connection: sqlite3.Connection) -> None:
-    """Add the column of persons to a table of an earlier release, which still reads and writes the file."""
-    if connection.execute("SELECT 1 FROM pragma_table_info('tasks') WHERE name = 'subject'").fetchone() is None:
-        connection.execute("ALTER TABLE tasks ADD COLUMN subject BLOB")
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Add columns that came later to a table of an earlier release, which still reads and writes the file."""
+    there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('tasks')")}
+    for name, kind in (("subject", "BLOB"), ("caller", "TEXT")):
+        if name not in there:
+            connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} {kind}")
 
 
 def _refer(connection: sqlite3.Connection) -> None:

@@ -22,6 +22,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import MOST_SCANNED, Scan, StoreCensus
 from taskgate.stores.codec import (
     RETRIEVED_IN_HEAD,
+    has_texts,
     pack_name,
     pack_numbers,
     pack_time,
@@ -136,14 +137,14 @@ def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord
         row = connection.execute(sql.LOAD_LARGE, values).fetchone()
         if row is None:
             return None
-        seq, packed, holder, until, expires, params, kind, outcome, large_kind = row
+        seq, packed, holder, until, expires, caller, params, kind, outcome, large_kind = row
         if kind is None and large_kind is not None:
             kind = large_kind
             with connection.blobopen("outcomes", "body", seq, readonly=True) as blob:
                 outcome = blob.read()
     finally:
         connection.execute("COMMIT")
-    head = unpack_head(packed, writes.unpack_lease(holder, until), expires)
+    head = unpack_head(packed, writes.unpack_lease(holder, until), expires, caller)
     return unpack_bodies(head, params, kind, outcome)
 
 
@@ -186,13 +187,13 @@ def scan(
     rows = connection.execute(statement, (least, MOST_SCANNED + 1))
     heads: list[TaskRecord] = []
     last = least
-    for scanned, (seq, packed, holder, until, expires) in enumerate(rows):
+    for scanned, (seq, packed, holder, until, expires, caller) in enumerate(rows):
         if len(heads) == limit or scanned == MOST_SCANNED:
             rows.close()
             return Scan(tuple(heads), str(last))
         last = seq
-        may_match = expires > now and all(text in packed for text in texts)
-        head = writes.read_head(packed, holder, until, expires) if may_match else None
+        may_match = expires > now and has_texts(texts, packed, (caller or "").encode())
+        head = writes.read_head(packed, holder, until, expires, caller) if may_match else None
         if head is not None and wants(head):
             heads.append(head)
     return Scan(tuple(heads), None)

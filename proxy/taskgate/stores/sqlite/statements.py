@@ -23,9 +23,10 @@ UNFINISHED: Final = """
 KEPT: Final = "SELECT context, subject, status, body_size FROM tasks"
 INSERT_TASK: Final = """
     INSERT INTO tasks (id, reference, owner, context, subject, tenant, tool, upstream, repeat, created, updated,
-                       expires, unfinished, status, tool_error, revision, holder, lease_until, body_size, head, params)
+                       expires, unfinished, status, tool_error, revision, holder, lease_until, body_size, head, params,
+                       caller)
     VALUES (?, ?, ?, ?, nullif(?, x''), nullif(?, x''), ?, ?, nullif(?, x''), ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), ?,
-            ?, ?, nullif(?, x''))
+            ?, ?, nullif(?, x''), nullif(?, ''))
 """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 SET_OUTCOME: Final = "UPDATE tasks SET kind = ?, outcome = ? WHERE seq = ?"
@@ -63,18 +64,20 @@ UPDATE_HEAD: Final = """
 ADD_TRANSITION: Final = "UPDATE tasks SET transitions = substr(coalesce(transitions, '') || ?, ?) WHERE seq = ?"
 
 LOAD_HEAD: Final = """
-    SELECT head, holder, lease_until, expires FROM tasks WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
+    SELECT head, holder, lease_until, expires, caller FROM tasks
+    WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 # The bodies only up to a size, the first two values: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
-    SELECT head, holder, lease_until, expires, revision, body_size,
+    SELECT head, holder, lease_until, expires, caller, revision, body_size,
            CASE WHEN body_size <= ? THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
            CASE WHEN body_size <= ? THEN coalesce(outcome, outcomes.body) END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 LOAD_LARGE: Final = """
-    SELECT seq, head, holder, lease_until, expires, coalesce(params, params.body), tasks.kind, outcome, outcomes.kind
+    SELECT seq, head, holder, lease_until, expires, caller, coalesce(params, params.body), tasks.kind, outcome,
+           outcomes.kind
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
@@ -100,23 +103,23 @@ LAPSED: Final = """
     ) ORDER BY created, seq LIMIT :limit
 """
 TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
-TAKEN: Final = "SELECT id, head, expires FROM tasks WHERE seq = ?"
+TAKEN: Final = "SELECT id, head, expires, caller FROM tasks WHERE seq = ?"
 LOAD_PARAMS: Final = "SELECT coalesce(params, body) FROM tasks LEFT JOIN params ON task = seq WHERE seq = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND reference IN (SELECT value FROM json_each(?))"
 
 SCAN: Final = """
-    SELECT seq, head, holder, lease_until, expires FROM tasks WHERE seq > ? ORDER BY seq LIMIT ?
+    SELECT seq, head, holder, lease_until, expires, caller FROM tasks WHERE seq > ? ORDER BY seq LIMIT ?
 """
 # The numbers alone are sorted, which the index of all unfinished tasks has.
 SCAN_UNFINISHED: Final = """
-    SELECT tasks.seq, head, holder, lease_until, expires
+    SELECT tasks.seq, head, holder, lease_until, expires, caller
     FROM (SELECT seq FROM tasks INDEXED BY tasks_lapsing WHERE unfinished = 1 AND seq > ? ORDER BY seq LIMIT ?) AS found
     CROSS JOIN tasks ON tasks.seq = found.seq
 """
 
 EXPIRED: Final = """
-    SELECT seq, id, head, holder, lease_until, status, context, body_size, unfinished, subject, tenant, tool, upstream,
-           expires
+    SELECT seq, id, head, holder, lease_until, caller, status, context, body_size, unfinished, subject, tenant, tool,
+           upstream, expires
     FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?
 """
 DELETES: Final = (

@@ -119,8 +119,8 @@ class SqliteStore:
         row = self._reader.row(sql.LOAD_HEAD, where)
         if row is None:
             return None
-        packed, holder, until, expires = row
-        head = unpack_head(packed, writes.unpack_lease(holder, until), expires)
+        packed, holder, until, expires, caller = row
+        head = unpack_head(packed, writes.unpack_lease(holder, until), expires, caller)
         self._state.cache(id, KnownRow(head))
         return head
 
@@ -131,7 +131,7 @@ class SqliteStore:
         row = self._reader.row(sql.LOAD_WHOLE, (LARGE, LARGE, *values))
         if row is None:
             return None
-        packed, holder, until, expires, revision, size, params, kind, outcome = row
+        packed, holder, until, expires, caller, revision, size, params, kind, outcome = row
         if size > LARGE:
             # `look` reads on the thread.
             return await self._reader.look(partial(load_large, values=values))
@@ -139,7 +139,7 @@ class SqliteStore:
         if known is not None and known.head.revision == revision:
             head = known.head
         else:
-            head = unpack_head(packed, writes.unpack_lease(holder, until), expires)
+            head = unpack_head(packed, writes.unpack_lease(holder, until), expires, caller)
         return unpack_bodies(head, params, kind, outcome)
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:

@@ -2,7 +2,7 @@
 
 Each knows its statements, and what its commit or failure changes in the memory of the store
 (`StoreState`). It compares revisions and times; of a status it knows only whether it is terminal.
-Owner, parameters and creation of a record never change after its insert. Its expiry changes when it ends.
+Owner, caller, parameters and creation of a record never change after its insert. Its expiry changes when it ends.
 
 The driver takes a bytearray, a str and an int as they are. For any other type, None among them, it
 first searches an adapter, which takes as long as to bind ten of these.
@@ -19,6 +19,7 @@ from taskgate.stores.codec import (
     PACKED_TRANSITIONS,
     as_head,
     longer_lease,
+    pack_caller,
     pack_head,
     pack_outcome,
     pack_text,
@@ -128,6 +129,7 @@ class InsertTask(Write[int]):
             size,
             bytearray(pack_head(record, (created, updated))),
             small_params,
+            "" if record.caller is None else pack_caller(record.caller),
         )
 
     def begin(self) -> None:

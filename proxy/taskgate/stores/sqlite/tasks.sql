@@ -29,7 +29,8 @@ CREATE TABLE tasks (
     kind        TEXT,                   -- of a small outcome, and its body
     outcome     BLOB,
     subject     BLOB,                   -- the digest of the caller's person; files of earlier releases get the column
-    transitions TEXT                    -- to statuses that are not terminal; NULL of most tasks, which have none
+    transitions TEXT,                   -- to statuses that are not terminal; NULL of most tasks, which have none
+    caller      TEXT                    -- the names of the caller, as JSON; files of earlier releases get the column
 );
 CREATE INDEX tasks_lapsing ON tasks (lease_until, created, expires) WHERE unfinished = 1;
 CREATE INDEX tasks_repeated ON tasks (repeat) WHERE repeat IS NOT NULL;

@@ -105,27 +105,31 @@ def read_listed(head: bytes, expires: int) -> ListedTask | None:
         return None
 
 
-def read_head(head: bytes, holder: str | None, until: int, expires: int | None = None) -> TaskRecord | None:
+def read_head(
+    head: bytes, holder: str | None, until: int, expires: int | None = None, caller: str | None = None
+) -> TaskRecord | None:
     """Decode the head of one row of many; None if it is unreadable, so that it does not hide the
     others.
     """
     try:
-        return unpack_head(head, unpack_lease(holder, until), expires)
+        return unpack_head(head, unpack_lease(holder, until), expires, caller)
     except StoreUnavailable:
         return None
 
 
-def _removed(_: int, id: TaskId, head: bytes, holder: str | None, until: int, status: str, *counted: Any) -> PurgedRow:
+def _removed(
+    _: int, id: TaskId, head: bytes, holder: str | None, until: int, caller: str | None, status: str, *counted: Any
+) -> PurgedRow:
     context, size, unfinished, subject, tenant, tool, upstream, expires = counted
     keys = CapKeys(context, subject, tenant, tool, upstream)
-    record = read_head(head, holder, until, expires)
+    record = read_head(head, holder, until, expires, caller)
     return PurgedRow(id, holder, record, status, keys, size, expires if unfinished else None)
 
 
 def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
-    ((id, packed, expires),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
+    ((id, packed, expires, caller),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
     try:
-        head = unpack_head(packed, lease, expires)
+        head = unpack_head(packed, lease, expires, caller)
         # Parameters may be large, and only a call that runs needs them.
         ((params,),) = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchall() if head.is_resumable else ((None,),)
         return TakenRow(id, lease.holder, head if params is None else with_bodies(head, unpack_text(params), None))

@@ -348,9 +348,8 @@ def test_a_file_of_an_earlier_layout_that_is_as_large_as_it_may_be_is_upgraded_a
     """For a while it has its tasks twice. Later the limit holds again."""
     ours(options.path)
     nothing = ", ".join(["NULL"] * 4)
-    values = (
-        f"NULL, ?, ?, x'', x'', {nothing}, 0, 0, 0, 0, 'working', 0, 0, NULL, 0, 0, ?, NULL, NULL, NULL, NULL, NULL"
-    )
+    late = ", ".join(["NULL"] * 6)
+    values = f"NULL, ?, ?, x'', x'', {nothing}, 0, 0, 0, 0, 'working', 0, 0, NULL, 0, 0, ?, {late}"
     row = f"INSERT INTO tasks VALUES ({values})"
     head = pack_head(new_record())
     with opened(options) as file:

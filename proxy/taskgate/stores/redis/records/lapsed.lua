@@ -1,5 +1,5 @@
--- Give the oldest unfinished tasks whose lease has lapsed to a taker: for each its id, its head, its expiry and, where the
--- head says that it may be sent, its parameters. No more are looked at than WINDOW, those first that lapsed first. None unless the
+-- Give the oldest unfinished tasks whose lease has lapsed to a taker: for each its id, its head, its expiry, where the head
+-- says that it may be sent, its parameters, and its caller. No more are looked at than WINDOW, those first that lapsed first. None unless the
 -- last sign of life of the taker that the server knows is the one after which the taker asks.
 
 local _, holder, lease, now, limit, known = unpack(ARGV, 1, 6)
@@ -26,7 +26,7 @@ for number = 1, math.min(#due, tonumber(limit)) do
   local task = root .. 'task:' .. id
   redis.call('HSET', task, 'holder', holder, 'until', lease)
   redis.call('ZADD', root .. 'open', lease, id)
-  local head, sends, expires = unpack(redis.call('HMGET', task, 'head', 'sends', 'expires'))
-  taken[number] = {id, head, expires, sends == '1' and redis.call('HGET', task, 'params')}
+  local head, sends, expires, caller = unpack(redis.call('HMGET', task, 'head', 'sends', 'expires', 'caller'))
+  taken[number] = {id, head, expires, sends == '1' and redis.call('HGET', task, 'params'), caller}
 end
 return taken

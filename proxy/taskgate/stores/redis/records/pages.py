@@ -20,7 +20,15 @@ from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position,
 from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import MOST_SCANNED, Scan
-from taskgate.stores.codec import is_retrieved, pack_text, pack_time, unpack_listed, unpack_text, unpack_time
+from taskgate.stores.codec import (
+    has_texts,
+    is_retrieved,
+    pack_text,
+    pack_time,
+    unpack_listed,
+    unpack_text,
+    unpack_time,
+)
 from taskgate.stores.redis.client import RedisClient, Value
 from taskgate.stores.redis.records import rows
 
@@ -116,11 +124,11 @@ class PageReader:
             wanted = min(_AT_ONCE, MOST_SCANNED - looks)
             arguments: list[Value] = [self._root, sets[place.at], place.score, place.member, wanted]
             part = await self._client.run(rows.SCAN, self._keys, arguments)
-            for id, expires, head, holder, until in part:
+            for id, expires, head, holder, until, caller in part:
                 looks += 1
                 place = _Place(place.at, expires.decode(), id)
-                may_match = head is not None and int(expires) > moment and all(text in head for text in texts)
-                record = _scanned(head, holder, until, expires) if may_match else None
+                may_match = head is not None and int(expires) > moment and has_texts(texts, head, caller or b"")
+                record = _scanned(head, holder, until, expires, caller) if may_match else None
                 if record is not None and wants(record):
                     heads.append(record)
                     if len(heads) == limit:
@@ -171,10 +179,12 @@ def _unpack_place(text: str, sets: int) -> _Place | None:
     return _Place(int(match[1]), match[2], bytes.fromhex(match[3]))
 
 
-def _scanned(head: bytes | None, holder: bytes, until: bytes, expires: bytes) -> TaskRecord | None:
+def _scanned(
+    head: bytes | None, holder: bytes, until: bytes, expires: bytes, caller: bytes | None
+) -> TaskRecord | None:
     """Decode the head of one row of many; None if it is not readable."""
     try:
-        return rows.read_head(head, rows.unpack_lease(holder, until), expires)
+        return rows.read_head(head, rows.unpack_lease(holder, until), expires, caller=caller)
     except StoreUnavailable:
         return None
 

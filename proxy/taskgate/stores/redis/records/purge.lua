@@ -1,5 +1,5 @@
 -- Remove what has expired, the longest expired first; for each its id, owner, head, holder, the end of its
--- lease, and its expiry.
+-- lease, its expiry, and its caller.
 
 local _, mark, now, limit = unpack(ARGV, 1, 4)
 
@@ -14,7 +14,7 @@ table.sort(expired, function(one, other) return one[1] < other[1] end)
 local function remove(task, id)
   local kept = displace(task, id)
   tell(mark, -1, kept[1], kept[9], id)
-  return {id, kept[1], kept[10], kept[9], kept[11], kept[13]}
+  return {id, kept[1], kept[10], kept[9], kept[11], kept[13], kept[14]}
 end
 
 local removed = {}
@@ -26,7 +26,7 @@ for number = 1, math.min(#expired, tonumber(limit)) do
     -- Nothing is there, or what nobody here wrote.
     redis.call('UNLINK', task)
     redis.call('ZREM', key, id)
-    row = {id, '', false, '', '0', '0'}
+    row = {id, '', false, '', '0', '0', false}
   end
   removed[number] = row
 end

@@ -4,8 +4,8 @@ both.
     task:ID                     HASH  the row: head, rev, owner, holder ("" without a lease), until (0 without one),
                                       open ("1" while unfinished), mark (of its last change), sends ("1" if a takeover
                                       may send or resume the call), the keys of its indexes and caps, reference and,
-                                      written once, params, kind, outcome; transitions (as `codec` packs them) if
-                                      there are any to statuses that are not terminal
+                                      written once, params, kind, outcome and the names of the caller; transitions
+                                      (as `codec` packs them) if there are any to statuses that are not terminal
     reference:REFERENCE         TEXT  id of the task with that public reference
     created:STATE:OWNER         ZSET  one list of an owner: time and id in one text, in the order of these
     updated:STATE:OWNER         ZSET  the same by the other time
@@ -15,8 +15,8 @@ both.
     kept:SHARE                  TEXT  bytes of bodies, of a context, of a person and of all
     repeat:NAME                 TEXT  expiry and id of the record of an idempotency key
 
-Earlier releases know no references and transitions. They leave these fields as they are, and the next
-change by a later release adds the reference. The SHARE of all tasks has every unfinished one.
+Earlier releases know no references, transitions and names of callers. They leave these fields as they are, and
+the next change by a later release adds the reference. The SHARE of all tasks has every unfinished one.
 Each key outlives its content by BACKSTOP, in case no gateway is left to purge it. Times are
 microseconds since 1970. A digest replaces each name that hosts or operators choose; ids are used as
 they are. The other modules of this folder read and write the rows.
@@ -36,6 +36,7 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.stores.capacity import record_size, stored_size
 from taskgate.stores.codec import (
     MICROSECOND,
+    pack_caller,
     pack_head,
     pack_outcome,
     pack_text,
@@ -55,7 +56,7 @@ BACKSTOP: Final = 7 * 24 * 3600 * 1000
 TIME_WIDTH: Final = 18
 """Characters of a time in a position of a list."""
 
-HEAD: Final = ("head", "owner", "holder", "until", "expires")
+HEAD: Final = ("head", "owner", "holder", "until", "expires", "caller")
 WHOLE: Final = (*HEAD, "params", "kind", "outcome")
 
 _NO_LEASE: Final = 0
@@ -134,6 +135,7 @@ def insert_arguments(
         *(" ".join(filter(None, cap_keys)), _sends(record), head or pack_head(record), len(bounds) // 3, not_after),
         reference,
         *bounds,
+        *(() if record.caller is None else ("caller", pack_caller(record.caller))),
         *_bodies(record),
     ]
 
@@ -184,11 +186,15 @@ def unpack_row_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None
 
 
 def read_head(
-    head: bytes | None, lease: Lease | None, expires: bytes | None, params: bytes | None = None
+    head: bytes | None,
+    lease: Lease | None,
+    expires: bytes | None,
+    params: bytes | None = None,
+    caller: bytes | None = None,
 ) -> TaskRecord | None:
     """Decode one record of many; None if it is unreadable, so that it does not hide the others."""
     try:
-        record = None if head is None else unpack_head(head, lease, unpack_number(expires))
+        record = None if head is None else unpack_head(head, lease, unpack_number(expires), caller)
         return record if record is None or params is None else with_bodies(record, unpack_text(params), None)
     except StoreUnavailable:
         return None

@@ -1,5 +1,5 @@
 -- The next tasks of a set, with their expiry, behind a member with a score, or behind that score if the member is
--- empty: for each its id, its score, its head and its lease. Without a head where nothing is there, or what nobody here
+-- empty: for each its id, its score, its head, its lease and its caller. Without a head where nothing is there, or what nobody here
 -- wrote. It writes nothing: a server whose memory is full answers it.
 
 local _, set, score, member, most = unpack(ARGV, 1, 5)
@@ -25,8 +25,8 @@ end
 local found = redis.call('ZRANGE', set, low, low + most - 1, 'WITHSCORES')
 local rows = {}
 for number = 1, #found, 2 do
-  local row = redis.pcall('HMGET', root .. 'task:' .. found[number], 'head', 'holder', 'until')
+  local row = redis.pcall('HMGET', root .. 'task:' .. found[number], 'head', 'holder', 'until', 'caller')
   local expires = string.format('%.0f', tonumber(found[number + 1]))
-  rows[#rows + 1] = {found[number], expires, row[1] or false, row[2] or '', row[3] or '0'}
+  rows[#rows + 1] = {found[number], expires, row[1] or false, row[2] or '', row[3] or '0', row[4] or false}
 end
 return rows

@@ -137,11 +137,11 @@ class HeadCache:
     def __init__(self) -> None:
         self._cached: dict[TaskId, tuple[bytes, TaskRecord]] = {}
 
-    def unpack(self, id: TaskId, head: bytes, lease: Lease | None, expires: int) -> TaskRecord:
+    def unpack(self, id: TaskId, head: bytes, lease: Lease | None, expires: int, caller: bytes | None) -> TaskRecord:
         """Decode a head that was read. Raises StoreUnavailable if it is unreadable."""
         cached = self._cached.get(id)
         if cached is None or cached[0] != head:
-            return self.add(id, head, unpack_head(head, lease, expires))
+            return self.add(id, head, unpack_head(head, lease, expires, caller))
         record = cached[1]
         return record if record.lease == lease else self.add(id, head, evolve(record, lease=lease))
 
@@ -275,10 +275,10 @@ class RedisStore:
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         values = await self._fields(id, rows.WHOLE if bodies else rows.HEAD)
-        head, kept_owner, holder, until, expires, *rest = values
+        head, kept_owner, holder, until, expires, caller, *rest = values
         if head is None or kept_owner != rows.owner_name(owner).encode():
             return None
-        record = self._heads.unpack(id, head, rows.unpack_lease(holder, until), rows.unpack_number(expires))
+        record = self._heads.unpack(id, head, rows.unpack_lease(holder, until), rows.unpack_number(expires), caller)
         if record.expires_at <= now:
             return None
         return rows.unpack_row_bodies(record, *rest) if bodies else record
@@ -376,7 +376,7 @@ class RedisStore:
             wanted = limit - len(found)
             arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted, known)
             taken = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
-            read = [rows.read_head(head, lease, expires, params) for _, head, expires, params in taken]
+            read = [rows.read_head(head, lease, *rest) for _, head, *rest in taken]
             found += readable_records(read, "taken over")
             if len(taken) < wanted:
                 break
@@ -505,7 +505,14 @@ class RedisStore:
         return f"{self._root}task:{id}"
 
     def _removed(
-        self, name: bytes, owner: bytes, head: bytes | None, holder: bytes, until: bytes, expires: bytes
+        self,
+        name: bytes,
+        owner: bytes,
+        head: bytes | None,
+        holder: bytes,
+        until: bytes,
+        expires: bytes,
+        caller: bytes | None,
     ) -> TaskRecord | None:
         id = unpack_text(name)
         self._heads.forget(id)
@@ -515,7 +522,7 @@ class RedisStore:
             head, lease = None, None
         # The owner may be damaged too: then no watch matches it.
         self._changes.add(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
-        return rows.read_head(head, lease, expires)
+        return rows.read_head(head, lease, expires, caller=caller)
 
     def _add_change(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
         """Add a change of this process.

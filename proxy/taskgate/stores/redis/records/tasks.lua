@@ -102,7 +102,7 @@ local function put_row(task, row, at)
 end
 
 local PLACED = {'owner', 'state', 'created', 'updated', 'name', 'size', 'shares', 'open', 'holder', 'head', 'until',
-  'reference', 'expires'}
+  'reference', 'expires', 'caller'}
 
 -- Remove a task that is there; the values of PLACED.
 local function displace(task, id)
