@@ -162,6 +162,25 @@ async def test_a_call_is_explained_by_the_gateway_itself(visitor: Visitor, name:
         await expect(row.locator("th, td")).to_have_text([key, value, where])
 
 
+@pytest.mark.parametrize("claims", ["sub=bob,scope=read write", '{"sub": "bob", "groups": ["a", "b"]}'])
+async def test_claims_stand_for_the_token_of_a_caller(visitor: Visitor, claims: str) -> None:
+    await visitor.sign_in("looks")
+    await visitor.go("Configuration")
+    page = visitor.page
+    await page.get_by_role("textbox", name="Tool", exact=True).fill("report")
+    asked = page.get_by_role("textbox", name="Claims of the caller")
+    await asked.fill("bob")
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.get_by_text("claims are written as sub=bob,scope=read")).to_be_visible()
+    await asked.fill(claims)
+    async with page.expect_request("**/explain") as sent:
+        await page.get_by_role("button", name="Explain").click()
+    found = (await sent.value).post_data_json["claims"]
+    assert found["sub"] == "bob"
+    assert found.get("scope", "read write") == "read write"
+    await expect(page.locator("#explanation-rows tr").first).to_be_visible()
+
+
 async def test_pages_of_a_list_are_turned(gateway: Gateway, visitor: Visitor) -> None:
     host = await gateway.greeted()
     for _ in range(60):

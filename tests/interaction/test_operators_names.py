@@ -82,7 +82,11 @@ async def test_tasks_have_the_names_of_their_callers(people: People) -> None:
     ("query", "expected"),
     [
         ("?caller=bob", {BOB}),
-        ("?caller=claude-code", {BOB}),
+        ("?caller=claude-code", set()),
+        ("?client=claude-code", {BOB}),
+        ("?client=bob", set()),
+        ("?issuer=corp", {BOB, ALICE}),
+        ("?issuer=other", set()),
         ("?caller=alice", {ALICE}),
         ("?caller=acme", set()),
         ("?caller=bo", set()),
@@ -128,7 +132,7 @@ async def test_callers_and_sessions_and_refusals_have_names(people: People) -> N
     assert await people.shown("", CALLERS) == {BOB, ALICE}
     assert await people.shown("?caller=alice", CALLERS) == {ALICE}
     assert await people.shown("", SESSIONS) == {BOB, ALICE}
-    assert await people.shown("?caller=claude-code", SESSIONS) == {BOB}
+    assert await people.shown("?caller=bob", SESSIONS) == {BOB}
     assert BOB in await people.shown("", REFUSALS)
 
 
@@ -151,3 +155,31 @@ async def test_with_pseudonyms_references_alone_are_shown_and_stored(people: Peo
     assert len(await people.shown(f"?tenant={found[0]['tenant']}")) == 1
     for path in (CALLERS, SESSIONS):
         assert await people.shown("", path) == {NOBODY}, path
+
+
+async def test_what_was_kept_with_names_is_shown_without_them_after_a_reload(people: People) -> None:
+    bob = people.gateway.modern("reports", people.token("bob"))
+    async with stream(people.gateway, "?kinds=task") as events:
+        await people.start("bob")
+        _, place, data = await events.next("task")
+        assert data["subject"] == "bob"
+        for _ in range(5):
+            await bob.ask("tools/call", {"name": "echo"})
+        assert BOB in await people.shown("", REFUSALS)
+        await people.gateway.reload(people.config("pseudonymous"))
+        assert await people.shown("", REFUSALS) == {NOBODY}
+        await events.next("reset")
+    async with stream(people.gateway, "?kinds=task", Last_Event_ID=place) as again:
+        await again.next("reset")
+
+
+async def test_without_a_choice_operators_see_what_the_audit_log_has(
+    server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
+) -> None:
+    audit = {"identity": "pseudonymous", "sinks": [{"name": "out", "type": "stdout"}]}
+    config = guarded({"reports": server.url}, issuer, admin=tokens(tmp_path), audit=audit)
+    server.script["report"] = Hold()
+    async with serve(config) as gateway:
+        await (await gateway.greeted(token=issuer.token(gateway.url("reports")))).start("report")
+        [item] = (await look(gateway, TASKS))["items"]
+        assert (item["issuer"], item["subject"], item["client"]) == (None, None, None)

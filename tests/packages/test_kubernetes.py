@@ -152,8 +152,11 @@ def test_a_pod_has_ended_before_it_is_killed(overlay: str, tmp_path: Path) -> No
 def test_secrets_are_files_of_a_secret_alone() -> None:
     """Not variables: a file loses the line end that an editor or `echo` leaves in it."""
     [mounted] = (each["secret"]["items"] for each in pod_of("replicas")["volumes"] if "secret" in each)
-    assert {each["key"] for each in mounted} == {"context.key", "audit.key", "valkey-password"}
-    assert "env" not in container_of("replicas")
+    assert {each["key"] for each in mounted} == {"context.key", "audit.key", "operator.token", "valkey-password"}
+    [mounted] = (each["secret"]["items"] for each in pod_of("single")["volumes"] if "secret" in each)
+    assert {each["key"] for each in mounted} == {"operator.token"}
+    for overlay in ("replicas", "single"):
+        assert "env" not in container_of(overlay)
 
 
 def test_the_two_pods_differ_in_their_store_alone() -> None:

@@ -67,7 +67,7 @@ def secret_of_the_page(folder: Path) -> dict[str, str]:
     [made] = re.findall(r"^(for key in .*?^done)$", (ROOT / "docs" / "install.md").read_text(), re.M | re.S)
     subprocess.run(["bash", "-euc", made], cwd=folder, timeout=30, check=True)
     (folder / "valkey-password").write_text(f"{PASSWORD}\n")
-    names = ("context.key", "audit.key", "valkey-password")
+    names = ("context.key", "audit.key", "operator.token", "valkey-password")
     return {name: (folder / name).read_text() for name in names}
 
 

@@ -278,7 +278,9 @@ def tasks() -> None:
 @click.option("--upstream", metavar="NAME", callback=_read_text, help="Tasks of that upstream.")
 @click.option("--tool", metavar="NAME", callback=_read_text, help="Tasks of that tool.")
 @click.option("--tenant", metavar="NAME", callback=_read_text, help="Tasks of callers of that tenant.")
-@click.option("--caller", metavar="NAME", callback=_read_text, help="Tasks of that caller: subject, client or c_….")
+@click.option("--caller", metavar="NAME", callback=_read_text, help="Tasks of that caller: subject, or c_….")
+@click.option("--client", metavar="NAME", callback=_read_text, help="Tasks of callers with that client.")
+@click.option("--issuer", metavar="NAME", callback=_read_text, help="Tasks of callers of that issuer.")
 @click.option("--status", "statuses", type=click.Choice(_STATUSES), multiple=True, help="Tasks in one of these.")
 @click.option("--unfinished", is_flag=True, help="Short for --status working --status input_required.")
 @click.option("--reference", metavar="PREFIX", callback=_read_text, help="Tasks whose reference begins so, t_….")
@@ -342,7 +344,9 @@ def cancel_tasks(
 @click.option("--upstream", metavar="NAME", callback=_read_text, help="Tasks of that upstream.")
 @click.option("--tool", metavar="NAME", callback=_read_text, help="Tasks of that tool.")
 @click.option("--tenant", metavar="NAME", callback=_read_text, help="Tasks of callers of that tenant.")
-@click.option("--caller", metavar="NAME", callback=_read_text, help="Tasks of that caller: subject, client or c_….")
+@click.option("--caller", metavar="NAME", callback=_read_text, help="Tasks of that caller: subject, or c_….")
+@click.option("--client", metavar="NAME", callback=_read_text, help="Tasks of callers with that client.")
+@click.option("--issuer", metavar="NAME", callback=_read_text, help="Tasks of callers of that issuer.")
 @click.option("--status", type=click.Choice(["working", "input_required"]), help="Tasks in that status alone.")
 @click.option("--reference", metavar="PREFIX", callback=_read_text, help="Tasks whose reference begins so, t_….")
 @click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
@@ -441,7 +445,7 @@ def release_upstreams(names: tuple[str, ...], admin: str, token_file: Path | Non
 
 
 @_command("callers")
-@click.option("--caller", metavar="NAME", callback=_read_text, help="That caller alone: subject, client or c_….")
+@click.option("--caller", metavar="NAME", callback=_read_text, help="That caller alone: subject, or c_….")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The most callers.")
 @_with_client
 def callers(admin: str, token_file: Path | None, caller: str | None, limit: int, as_json: bool) -> None:

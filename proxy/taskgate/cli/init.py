@@ -22,6 +22,7 @@ from taskgate.cli.printing import one_line
 from taskgate.clock import SystemEntropy
 from taskgate.config import ConfigurationError, Problem
 from taskgate.system.secret_files import write_secret
+from taskgate.wiring.operator_token import OPERATOR_TOKEN, new_token
 
 _ISSUER: Final = "issuer="
 _FLAGS: Final = {
@@ -88,6 +89,7 @@ def write_configuration(
         write_secret(file, text.encode(), replaces=force)
         for key in _keys(answers, file.absolute().parent):
             read_or_make_keys(key, SystemEntropy())
+        is_new = _write_token(_operator_token(file.absolute().parent))
     except ConfigurationError as wrong:
         fail(wrong, WRONG_USE)
     except FileExistsError:
@@ -96,7 +98,7 @@ def write_configuration(
         fail(_NotWritten(f"{file} cannot be written: {error.strerror}"), FAILED)
     except KeyFileRefused as refusal:
         fail(_NotWritten(f"a key beside {file}: {refusal}"), FAILED)
-    _print_next(file, answers)
+    _print_next(file, answers, has_new_token=is_new)
 
 
 class _NotWritten(Exception):
@@ -179,7 +181,7 @@ def _lines(answers: Answers, folder: Path) -> Iterator[str]:
     yield "#   taskgate schema > schema.json    is the JSON Schema, for completion in an editor"
     yield "version: 1"
     yield ""
-    yield from _server(answers)
+    yield from _server(answers, folder)
     yield ""
     yield from _upstream(answers)
     yield ""
@@ -188,7 +190,7 @@ def _lines(answers: Answers, folder: Path) -> Iterator[str]:
     yield from _store(answers, folder)
 
 
-def _server(answers: Answers) -> Iterator[str]:
+def _server(answers: Answers, folder: Path) -> Iterator[str]:
     yield "server:"
     yield "  # The address for hosts. An address of this machine alone needs no TLS: a reverse proxy may end it."
     yield '  listen: "127.0.0.1:8080"'
@@ -197,8 +199,10 @@ def _server(answers: Answers) -> Iterator[str]:
         yield f"  public_url: {_quoted(answers.public_url)}"
     yield ""
     yield "admin:"
-    yield "  # The address for operators: health, metrics, reload and drain. Never publish it."
+    yield "  # The address for operators: health, metrics, the commands and the console. Never publish it."
     yield '  listen: "127.0.0.1:9464"'
+    yield "  # The file with the token of the commands, and of the console at /ui."
+    yield f"  token_file: {_quoted(str(_operator_token(folder)))}"
 
 
 def _upstream(answers: Answers) -> Iterator[str]:
@@ -264,6 +268,19 @@ def _audit_key(folder: Path) -> Path:
     return folder / "taskgate-audit.key"
 
 
+def _write_token(file: Path) -> bool:
+    """Write a token of operators; False if there is one, which may be in use. Raises OSError."""
+    try:
+        write_secret(file, new_token(SystemEntropy()))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _operator_token(folder: Path) -> Path:
+    return folder / OPERATOR_TOKEN
+
+
 def _keys(answers: Answers, folder: Path) -> tuple[Path, ...]:
     """The files of keys that the configuration names."""
     return () if answers.redis is None else (_context_key(folder), _audit_key(folder))
@@ -290,11 +307,15 @@ def _option(key: str) -> str:
     return next((flag for prefix, flag in _FLAGS.items() if key.startswith(prefix)), key)
 
 
-def _print_next(file: Path, answers: Answers) -> None:
+def _print_next(file: Path, answers: Answers, *, has_new_token: bool) -> None:
     base = "http://127.0.0.1:8080" if answers.public_url is None else answers.public_url.rstrip("/")
     click.echo(f"wrote {file}")
     for key in _keys(answers, file.absolute().parent):
         click.echo(f"key   {key} (copy it to every replica)")
+    token = shlex.quote(str(_operator_token(file.absolute().parent)))
+    click.echo(f"token {token}{'' if has_new_token else ' (it was there, and stays)'}")
     click.echo(f"check taskgate check --config {shlex.quote(str(file))}")
     click.echo(f"start taskgate serve --config {shlex.quote(str(file))}")
     click.echo(f"hosts {one_line(base)}/mcp")
+    click.echo(f"tasks taskgate tasks ls --token {token}")
+    click.echo("pages http://127.0.0.1:9464/ui (sign in with that token)")

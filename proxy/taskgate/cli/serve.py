@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from logging import INFO, getLogger
@@ -18,6 +18,7 @@ import click
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
+from taskgate.clock import SystemEntropy
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.config.file_watch import FileWatch
 from taskgate.errors import StoreUnavailable
@@ -32,6 +33,7 @@ from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.app import ListenFailed, Service
+from taskgate.wiring.operator_token import kept_token, own_token
 from taskgate.wiring.shutdown import EndSignals
 from taskgate.wiring.startup import StartupReport
 
@@ -120,7 +122,7 @@ def _configure_logs(config: GatewayConfig) -> None:
     references = config.references
     hide = references.hide if references.values else None
     logging = config.logging
-    logs.configure(logging.level, logging.format, sys.stderr, hide=hide, names_callers=config.admin.names_callers)
+    logs.configure(logging.level, logging.format, sys.stderr, hide=hide, names_callers=config.names_callers)
 
 
 def _raise_open_limit(config: GatewayConfig) -> None:
@@ -163,6 +165,9 @@ async def _serve(
     signals.listen()
     notifier = ServiceNotifier.from_environment(os.environ)
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    # Without a file and a terminal no one would learn it.
+    is_told = directory is not None or _shows_banner(config.logging.format)
+    token = own_token(config, SystemEntropy()) if is_told else None
     service = Service(
         config,
         data_directory=directory,
@@ -171,13 +176,16 @@ async def _serve(
         configure_logs=_configure_logs,
         end=signals.end,
         explain=_explain,
+        own_token=token,
     )
+    kept = ExitStack()
     try:
         if not await _start(service, signals.stop):
             return
+        file = kept.enter_context(kept_token(token, directory, service.admin_address[1]))
         _freeze_heap()
         allocator.configure()
-        _announce(service.startup_report(), format=config.logging.format, loop=name_of(loop))
+        _announce(service.startup_report(), token, file, format=config.logging.format, loop=name_of(loop))
         notifier.ready()
         interval = None if watch is None else WATCH_INTERVAL
         reloads = loop.create_task(_reload_on_change(service, hangup, notifier, interval))
@@ -190,6 +198,7 @@ async def _serve(
         delay = timedelta() if signals.first == signal.SIGINT else drain.delay
         await service.drain(delay=delay, hurry=signals.hurry)
     finally:
+        kept.close()
         await service.close(signals.hurry)
         notifier.close()
     # The loop drops its handlers when it is closed. A signal would then end the process, with its number as status. To
@@ -261,13 +270,22 @@ def _freeze_heap() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _announce(report: StartupReport, *, format: str, loop: str) -> None:
-    """Log what a gateway serves, and where its files are; with the format auto on a terminal, as a banner."""
-    if format == "auto" and log.isEnabledFor(INFO) and logs.is_terminal(sys.stderr):
+def _shows_banner(format: str) -> bool:
+    """Whether the start is told as a banner, for people."""
+    return format == "auto" and log.isEnabledFor(INFO) and logs.is_terminal(sys.stderr)
+
+
+def _announce(report: StartupReport, token: bytes | None, file: Path | None, *, format: str, loop: str) -> None:
+    """Log what a gateway serves, and where its files are; with the format auto on a terminal, as a banner.
+
+    The banner has the gateway's own token, if there is one, and a log the file of it alone.
+    """
+    if _shows_banner(format):
         logs.flush()
         # A terminal that is gone takes no banner.
         with suppress(OSError, ValueError):
-            click.echo("\n".join(map(logs.printable, report.lines())) + "\n", err=True)
+            lines = report.lines(None if token is None else token.decode(), None if file is None else str(file))
+            click.echo("\n".join(map(logs.printable, lines)) + "\n", err=True)
     else:
         for mount in report.mounts:
             log.info("an upstream is mounted", extra=mount._asdict())
@@ -282,5 +300,7 @@ def _announce(report: StartupReport, *, format: str, loop: str) -> None:
                 "audit": report.audit,
             },
         )
+        if file is not None:
+            log.info("operators have a token until the end", extra={"file": str(file)})
     addresses = {"listen": report.listen, "admin": report.admin}
     log.info("serving", extra={**addresses, "loop": loop, "version": report.version})

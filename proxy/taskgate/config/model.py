@@ -102,6 +102,11 @@ class GatewayConfig(Section):
             self._references = context.references
 
     @property
+    def names_callers(self) -> bool:
+        """Whether operators see names of callers."""
+        return (self.admin.identity or self.audit.identity) == "full"
+
+    @property
     def references(self) -> References:
         """Return what came from references of the file, for all that shows a value."""
         return self._references
@@ -234,7 +239,7 @@ def admission_rules(config: GatewayConfig) -> AdmissionRules:
         events=EventBounds(concurrency.streams_kept_per_context, concurrency.streams_kept_global),
         waits=_of_caller(concurrency.waits_per_context, concurrency.waits_per_subject),
         all_waits=concurrency.waits_global,
-        names_callers=config.admin.names_callers,
+        names_callers=config.names_callers,
     )
 
 

@@ -35,8 +35,6 @@ HINTS: Final = (*get_args(Hint), APP_ONLY)
 """The names of hints."""
 _FLAGS: Final = {"true": True, "false": False}
 _HOUR: Final = timedelta(hours=1)
-_PLACEHOLDER: Final = "explain"
-"""The client of a caller whose claims name none."""
 
 # --- hints and tokens on the command line ---------------------------------------------------------------------------
 
@@ -79,9 +77,14 @@ def read_claims_given(option: str | None) -> dict[str, Any] | None:
     if option is None:
         return None
     try:
-        return dict(orjson.loads(option) if option.lstrip().startswith("{") else _pairs(option))
+        if option.lstrip().startswith("{"):
+            return dict(orjson.loads(option))
+        pairs = list(_pairs(option))
     except ValueError:
         raise ValueError("--claims must be NAME=VALUE, with commas between several, or a JSON object") from None
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("--claims has one name twice")
+    return dict(pairs)
 
 
 def _pairs(option: str) -> Iterator[tuple[str, str]]:
@@ -139,21 +142,24 @@ def claimed(
     issuers, named = config.auth.to_issuer_settings(), claims.get("iss")
     chosen = [each for each in issuers if named in (each.name, each.issuer) or (named is None and len(issuers) == 1)]
     if not chosen:
-        names = ", ".join(each.name for each in issuers) or "none, as callers have API keys"
-        raise TokenRefused(f"the claim iss must name one of the issuers: {names}")
+        if not issuers:
+            raise TokenRefused("claims are those of tokens, and all callers have API keys: give the key by --token")
+        raise TokenRefused(f"the claim iss must name one of the issuers: {', '.join(each.name for each in issuers)}")
     settings, now = chosen[0], SystemClock().wall()
     audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
     usual: dict[str, Any] = {
         "aud": list(settings.audience) or audience,
         "iat": now.timestamp(),
         "exp": (now + _HOUR).timestamp(),
-        **dict.fromkeys(settings.client_id_claims[:1], _PLACEHOLDER),
     }
-    if set(claims) & set(settings.client_id_claims):
-        usual.pop(settings.client_id_claims[0])
+    has_client = not settings.client_id_claims or bool(claims.keys() & set(settings.client_id_claims))
+    if not has_client:
+        # Without one it would pass for an ID token.
+        usual[settings.client_id_claims[0]] = "explain"
     payload = {**usual, **claims, "iss": settings.issuer}
     try:
-        return read_claims(payload, settings, audience=audience, now=now, bound=config.auth.context.bind)
+        found = read_claims(payload, settings, audience=audience, now=now, bound=config.auth.context.bind)
+        return found if has_client else replace(found, client_id=None, claims=claims)
     except Unauthenticated as refusal:
         text = f"a token of the issuer {settings.name} with these claims is refused ({refusal.reason})"
         raise TokenRefused(f"{text}: {refusal.detail or REASONS[refusal.reason]}") from None

@@ -9,7 +9,7 @@ body are written in one piece, except for large documents.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import ClassVar, Final
@@ -44,6 +44,17 @@ _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
 _METHODS: Final = "GET, HEAD, OPTIONS"
 _PUBLIC: Final = {hdrs.SERVER: SERVER_NAME, "Access-Control-Allow-Origin": "*"}
+FRONT_PAGE: Final = "/"
+"""The path of the page for people, unless a mount has it."""
+PAGE_HEADERS: Final = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""The headers of a page that needs nothing but itself."""
+_PAGE: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME, **PAGE_HEADERS})
 _DOCUMENT: Final = CIMultiDict(
     {**_PUBLIC, hdrs.CONTENT_TYPE: "application/json", hdrs.CACHE_CONTROL: "public, max-age=300"}
 )
@@ -283,6 +294,16 @@ def preflight(head: HostHead) -> Answer | None:
     arguments = filter(_ARGUMENT_FIELD, map(str.strip, asked))
     fields["Access-Control-Allow-Headers"] = ", ".join((_REQUEST_FIELDS, *arguments))
     return Answer(204, fields)
+
+
+def is_page_request(method: str, accept: Sequence[str]) -> bool:
+    """Whether a browser asks for a page, and no host for a mount."""
+    return method in (hdrs.METH_GET, hdrs.METH_HEAD) and any("text/html" in each for each in accept)
+
+
+def front_page(document: bytes) -> Answer:
+    """Return the page for people who open the address of the listener in a browser."""
+    return Answer(200, CIMultiDict(_PAGE), document)
 
 
 def public_document(method: str, document: bytes) -> Answer:

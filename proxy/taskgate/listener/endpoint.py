@@ -25,7 +25,15 @@ from aiohttp.http import HttpVersion10
 from multidict import CIMultiDict
 
 from taskgate.clock import Clock, Entropy
-from taskgate.listener.answers import Answer, preflight, public_document, refuse
+from taskgate.listener.answers import (
+    FRONT_PAGE,
+    Answer,
+    front_page,
+    is_page_request,
+    preflight,
+    public_document,
+    refuse,
+)
 from taskgate.listener.door import (
     HEAD_TOO_LARGE,
     NO_ROOM,
@@ -116,7 +124,8 @@ class Endpoint:
     """The handler of all requests of a listener.
 
     - `engine` is the gateway. It gets each exchange whose head is accepted, and returns the reply.
-    - `documents` are the public documents by path, which a reload changes in place.
+    - `documents` are the public documents by path, which a reload changes in place; that of FRONT_PAGE is for
+      browsers alone.
     - `audit_capacity` is that of the audit log: a request without room in it waits, and is rejected if
       none comes.
     - `terms` are what all exchanges share.
@@ -220,9 +229,13 @@ class Endpoint:
         if head.is_too_large:
             raise RequestRejected(HEAD_TOO_LARGE)
         # A reload may have removed the document: its path is then an unknown one.
-        if context.route == "prm" and context.path in self.documents:
+        document = self.documents.get(context.path) if context.route == "prm" else None
+        if document is not None and context.path != FRONT_PAGE:
             door.greet(head.method, head.version, fields)
-            return public_document(head.method, self.documents[context.path])
+            return public_document(head.method, document)
+        if document is not None and is_page_request(head.method, fields[hdrs.ACCEPT]):
+            door.greet(head.method, head.version, fields)
+            return front_page(document)
         if head.cors and (answer := preflight(head)) is not None:
             door.greet(head.method, head.version, fields)
             return answer

@@ -36,6 +36,7 @@ import orjson
 from aiohttp import web
 
 from taskgate.admission.rates import address_block
+from taskgate.listener.answers import FRONT_PAGE, PAGE_HEADERS
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.peers import read_peer
 from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
@@ -111,7 +112,7 @@ class OperatorsListener:
     `ready` is called at every probe and scrape until `drain`, so it should be cheap: at most one
     read of the store. Each action of an operator is emitted to `event_sink`. Refusals without a right
     token are emitted once a second for each status. Without `end`, a request for a drain gets 409.
-    The API is served from `serve` on.
+    The API is served from `serve` on. `page` returns the page at `/`.
     """
 
     def __init__(
@@ -123,12 +124,14 @@ class OperatorsListener:
         details: Details,
         reload: "Reload",
         event_sink: EventSink,
+        page: Callable[[], bytes],
         end: "End | None" = None,
     ) -> None:
         self._refusals = {status: Throttle(_REFUSAL_PAUSE, access.elapsed) for status in (401, 403)}
         self._metrics = metrics
         self._event_sink = event_sink
         self._ready = ready
+        self._page = page
         self._details = details
         self._reload = reload
         self._end = end
@@ -146,6 +149,7 @@ class OperatorsListener:
         self._runner: web.ServerRunner | None = None
         self._server: _Server | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
+            FRONT_PAGE: self._answer_page,
             _LIVEZ: self._answer_livez,
             _READYZ: self._answer_readyz,
             _RELOAD: partial(self._answer_operator, self._answer_reload),
@@ -221,6 +225,9 @@ class OperatorsListener:
         if received.method != allowed:
             return _json(405, {"error": "method not allowed"}, Allow=allowed)
         return await route(received)
+
+    async def _answer_page(self, _received: web.BaseRequest) -> web.Response:
+        return _close(web.Response(body=self._page(), headers={**_PLAIN, **PAGE_HEADERS}))
 
     async def _answer_livez(self, _received: web.BaseRequest) -> web.Response:
         return _json(200, {"status": "live"})

@@ -40,6 +40,8 @@ MOST_SESSIONS: Final = 64
 """The most sessions of the console; one more ends the oldest."""
 MOST_OF_TOKEN: Final = 16
 """The most sessions with one token, so that it leaves some to others."""
+OWN_TOKEN: Final = "own_token"  # noqa: S105 - a name
+"""The name of the token that a gateway makes for itself."""
 UNCONFIGURED: Final = "not allowed: no token is configured (admin.token_file, admin.tokens)"
 
 
@@ -191,10 +193,11 @@ class ConsoleSessions:
 class OperatorAccess:
     """The tokens of operators, what they may see, and the sessions of the console.
 
-    A reload sets other tokens with `replace`.
+    A reload sets other tokens with `replace`. While none is configured, `own_token` is good, if it is given.
     """
 
-    def __init__(self, elapsed: Callable[[], float]) -> None:
+    def __init__(self, elapsed: Callable[[], float], own_token: bytes | None = None) -> None:
+        self._own = {} if own_token is None else {own_token: Operator(OWN_TOKEN, Role.OPERATOR)}
         self.elapsed = elapsed
         """Monotonic seconds."""
         self.shows_payloads = False
@@ -237,11 +240,11 @@ class OperatorAccess:
         return names if self.names_callers else None
 
     def replace(self, tokens: Mapping[bytes, Operator]) -> bool:
-        """Take these tokens in place of all others; return whether that is a change.
+        """Take these tokens, or without any the own one, in place of all others; return whether that is a change.
 
         Sessions of the console end with their token.
         """
-        digests = tuple((sha256(token).digest(), operator) for token, operator in tokens.items())
+        digests = tuple((sha256(token).digest(), operator) for token, operator in (tokens or self._own).items())
         before, self._digests = self._digests, digests
         self._sessions.retain([digest for digest, _ in digests])
         return before != digests

@@ -27,9 +27,9 @@ from taskgate.operators.routes import (
     CALLER_FILTER,
     Answer,
     ApiCall,
+    CallerName,
     NamedAnswer,
     Route,
-    Text,
     caller_reference,
     is_caller,
     names_of,
@@ -46,7 +46,7 @@ _GENERAL: Final = QuotaSubject(None, None)
 class CallerListQuery(ListQuery):
     """Which callers a list has, and the page."""
 
-    caller: Annotated[Text | None, Field(description=CALLER_FILTER)] = None
+    caller: Annotated[CallerName | None, Field(description=CALLER_FILTER)] = None
 
 
 class LimitUse(Answer):
@@ -144,17 +144,17 @@ class CallerRoutes:
         place = "" if query.cursor is None else str(self._cursors.open(query.cursor, query.listing)[0])
         tasks, names, is_complete = await self._tasks()
         known = self._known()
-        names |= {key: caller.names for key, caller in known.items()}
-        names = {key: self._access.names(each) for key, each in names.items()}
+        named = {**names, **{key: caller.names for key, caller in known.items()}}
+        seen = {key: self._access.names(each) for key, each in named.items()}
         open_ = self._open(known)
         keys = sorted({*known, *open_, *tasks})
         if query.caller is not None:
-            keys = [key for key in keys if is_caller(query.caller, key, names.get(key))]
+            keys = [key for key in keys if is_caller(query.caller, key, seen.get(key))]
         keys = [key for key in keys if key > place]
         page = keys[: query.limit]
         # A shared store is asked for all at once.
         items = await asyncio.gather(
-            *(self._item(key, names.get(key), known.get(key), open_.get(key, []), tasks[key]) for key in page)
+            *(self._item(key, seen.get(key), known.get(key), open_.get(key, []), tasks[key]) for key in page)
         )
         following = self._cursors.seal([page[-1]], query.listing) if len(keys) > query.limit else None
         return CallerPage(
@@ -165,14 +165,14 @@ class CallerRoutes:
             is_complete=is_complete,
         )
 
-    async def _tasks(self) -> tuple[Counter[str], dict[str, CallerNames | None], bool]:
+    async def _tasks(self) -> tuple[Counter[str], dict[str, CallerNames], bool]:
         """The unfinished tasks of each caller, the names that these have, and whether all were counted."""
         part = await self._store.scan(
             unfinished=True, wants=lambda _: True, after=None, limit=MOST_COUNTED, now=self._clock.now()
         )
         # A record may be found twice.
         found = {record.id: record for record in part.heads}.values()
-        names = {record.owner.context: record.caller for record in found}
+        names = {record.owner.context: record.caller for record in found if record.caller is not None}
         return Counter(record.owner.context for record in found), names, part.next is None
 
     def _known(self) -> dict[str, AuthContext]:

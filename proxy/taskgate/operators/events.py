@@ -225,6 +225,8 @@ class EventRoutes:
         self._shown_tasks: OrderedDict[TaskId, _ShownTask] = OrderedDict()
         self._background = Background()
         self._refusals = refusals
+        self._access = refusals.access
+        self._names_callers = refusals.access.names_callers
         refusals.on_refusal = self._refused
 
     def routes(self) -> Iterator[Route]:
@@ -261,6 +263,7 @@ class EventRoutes:
         query: EventQuery = call.query
         if not self._is_watching:
             self._watch()
+        self._heed_names()
         place = self._feed.newest if call.last_event is None else self._feed.place_of(call.last_event)
         return self._stream(frozenset(query.kinds or EventName), place, token, call.is_allowed)
 
@@ -277,6 +280,7 @@ class EventRoutes:
                 yield self._reset("unknown", place)
             written = self._elapsed()
             while is_allowed():
+                self._heed_names()
                 found = feed.after(place)
                 if found is None:
                     place = feed.newest
@@ -331,6 +335,12 @@ class EventRoutes:
             self._background.cancel()
             self._forget()
         return not self._is_watching
+
+    def _heed_names(self) -> None:
+        """Forget events with names once a reload has turned these off, or events without them."""
+        if self._names_callers != self._access.names_callers:
+            self._names_callers = self._access.names_callers
+            self._forget()
 
     def _forget(self) -> None:
         """Have all streams list again."""

@@ -97,11 +97,12 @@ class _Refused(NamedTuple):
         """The caller; the address if no token tells callers apart."""
         return self.address if self.caller in (None, _ANONYMOUS) else self.caller
 
-    def item(self, at: datetime, count: int) -> RefusalItem:
+    def item(self, at: datetime, count: int, access: OperatorAccess) -> RefusalItem:
         """The entry of so many of these, the newest at that time."""
         fields = self._asdict()
         del fields["names"]
-        return RefusalItem(at=at, count=count, **fields, **names_of(self.names))
+        # A reload may have turned the names off since.
+        return RefusalItem(at=at, count=count, **fields, **names_of(access.names(self.names)))
 
 
 class RefusalLog:
@@ -121,7 +122,7 @@ class RefusalLog:
 
     def __init__(self, event_ring: EventRing, access: OperatorAccess) -> None:
         self._ring = event_ring
-        self._access = access
+        self.access = access
         self._entries: OrderedDict[_Refused, tuple[datetime, int, float]] = OrderedDict()
         self._sources: dict[str | None, OrderedDict[_Refused, None]] = {}
         self._waiting: dict[_Refused, None] = {}
@@ -146,7 +147,7 @@ class RefusalLog:
         """At most `limit` refusals, newest first."""
         self._ring.fold()
         newest = list(reversed(self._entries.items()))[:limit]
-        return tuple(refused.item(at, count) for refused, (at, count, _) in newest)
+        return tuple(refused.item(at, count, self.access) for refused, (at, count, _) in newest)
 
     def note_failure(self, event: events.Event) -> None:
         _log.exception("a refusal was not kept for operators", extra={"fact": type(event).__name__})
@@ -169,7 +170,7 @@ class RefusalLog:
         caller = address = names = None
         if request is not None:
             if request.caller is not None:
-                caller, names = caller_reference(request.caller.key), self._access.names(request.caller.names)
+                caller, names = caller_reference(request.caller.key), request.caller.names
             address, upstream = _block(request.address), upstream or request.mount
         refused = _Refused(kind, caller, address, upstream, tool, reason, names)
         _, count, published = self._entries.pop(refused, (None, 0, -inf))
@@ -207,7 +208,7 @@ class RefusalLog:
             self._events += 1
             self._entries[refused] = (at, count, elapsed)
             del self._waiting[refused]
-            self.on_refusal(refused.item(at, count))
+            self.on_refusal(refused.item(at, count, self.access))
 
 
 class RefusalRoutes:

@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import PydanticCustomError
 
+from taskgate.auth.claims import MAX_NAME
 from taskgate.domain.record import CallerNames, TaskRecord
 from taskgate.operators.access import ApiError, Operator, Role
 
 BASE: Final = "/api/v1"
 CALLER_PREFIX: Final = "c_"
 """The beginning of the reference of a caller."""
-CALLER_FILTER: Final = "The reference of the caller, `c_…`, or its subject or client."
+CALLER_FILTER: Final = "The reference of the caller, `c_…`, or its subject."
 """What a filter by caller takes."""
 FORBIDDEN: Final = "The role of the token does not allow it, or the request comes from a web page of another origin."
 UNAVAILABLE: Final = "The gateway starts, or its task store does not answer; see `Retry-After`."
@@ -70,11 +71,13 @@ def names_of(names: CallerNames | None) -> dict[str, Any]:
 
 
 def is_caller(asked: str, key: str, names: CallerNames | None) -> bool:
-    """Whether a filter means the caller with that key: by its reference, its subject or its client."""
-    return caller_reference(key) == asked or (names is not None and asked in (names.subject, names.client))
+    """Whether a filter means the caller with that key: by its reference or its subject."""
+    return caller_reference(key) == asked or (names is not None and asked == names.subject)
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+CallerName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
+"""A name of a caller, or its reference."""
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")

@@ -20,6 +20,7 @@ from taskgate.operators.routes import (
     CALLER_FILTER,
     Answer,
     ApiCall,
+    CallerName,
     NamedAnswer,
     Route,
     Text,
@@ -34,7 +35,7 @@ from taskgate.sessions.registry import HostSessions
 class SessionListQuery(ListQuery):
     """Which sessions a list has, and the page. All given parameters must match."""
 
-    caller: Annotated[Text | None, Field(description=CALLER_FILTER)] = None
+    caller: Annotated[CallerName | None, Field(description=CALLER_FILTER)] = None
     upstream: Annotated[Text | None, Field(description="The name of the upstream.")] = None
 
     def matches(self, session: HostSession, names: CallerNames | None) -> bool:

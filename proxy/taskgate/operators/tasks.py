@@ -47,6 +47,7 @@ from taskgate.operators.routes import (
     WHOLE,
     Answer,
     ApiCall,
+    CallerName,
     EventStream,
     NamedAnswer,
     Query,
@@ -92,8 +93,10 @@ class TaskSelection(Query):
 
     upstream: Annotated[Text | None, Field(description="The name of the upstream.")] = None
     tool: Annotated[Text | None, Field(description="The name of the tool.")] = None
-    tenant: Annotated[Text | None, Field(description="The tenant of the caller.")] = None
-    caller: Annotated[Text | None, Field(description=CALLER_FILTER)] = None
+    tenant: Annotated[CallerName | None, Field(description="The tenant of the caller.")] = None
+    client: Annotated[CallerName | None, Field(description="The client of the caller.")] = None
+    issuer: Annotated[Text | None, Field(description="The name of the caller's issuer in the configuration.")] = None
+    caller: Annotated[CallerName | None, Field(description=CALLER_FILTER)] = None
     status: Annotated[
         tuple[TaskStatus, ...], Field(description="The statuses, separated by commas; none means all.", max_length=5)
     ] = ()
@@ -119,7 +122,7 @@ class TaskSelection(Query):
         status = self.status[0].value if len(self.status) == 1 else None
         # A name may begin as a reference does.
         caller = None if self.caller is None or self.caller.startswith(CALLER_PREFIX) else self.caller
-        given = (self.upstream, self.tool, self.tenant, caller, status)
+        given = (self.upstream, self.tool, self.tenant, self.client, self.issuer, caller, status)
         found = (None if text is None else text_in_head(text) for text in given)
         return tuple(text for text in found if text is not None)
 
@@ -138,14 +141,22 @@ class TaskSelection(Query):
                 (self.upstream is None or record.owner.mount == self.upstream)
                 and (not self.status or record.status in self.status)
                 and (self.tool is None or record.call.tool == self.tool)
-                and (self.tenant is None or _tenant(record, names_of(record.caller)) == self.tenant)
-                and (self.caller is None or is_caller(self.caller, record.owner.context, names_of(record.caller)))
+                and self._matches_names(record, names_of(record.caller))
                 and (newest is None or record.created_at <= newest)
                 and (oldest is None or record.created_at >= oldest)
                 and (self.reference is None or reference_of(record.id).startswith(self.reference))
             )
 
         return matches
+
+    def _matches_names(self, record: TaskRecord, names: CallerNames | None) -> bool:
+        """Whether the caller of a task matches, whom operators see under these names."""
+        return (
+            (self.caller is None or is_caller(self.caller, record.owner.context, names))
+            and (self.tenant is None or _tenant(record, names) == self.tenant)
+            and (self.client is None or (names is not None and names.client == self.client))
+            and (self.issuer is None or (names is not None and names.issuer == self.issuer))
+        )
 
 
 class TaskListQuery(TaskSelection, ListQuery):

@@ -150,7 +150,7 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
 
 
 def unpack_head(
-    head: bytes, lease: Lease | None, expires: int | None = None, caller: str | bytes | None = None
+    head: bytes, lease: Lease | None, expires: int | None = None, caller: bytes | None = None
 ) -> TaskRecord:
     """Decode a head: a record without bodies. `expires` is its packed expiry, which matters to those who read it.
 
@@ -443,7 +443,7 @@ def _owner(context: str, mount: str) -> OwnerKey:
 
 
 @lru_cache(maxsize=1024)
-def _caller(text: str | bytes) -> CallerNames | None:
+def _caller(text: bytes) -> CallerNames | None:
     """The cached names of a caller: many tasks share few. None for a text without names: no task is hidden for it."""
     try:
         names = json.loads(text)

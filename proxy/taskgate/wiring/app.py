@@ -44,7 +44,6 @@ from taskgate.wiring.authentication import (
     ReloadableAuthenticator,
     build_authenticator,
     deployment_keys,
-    metadata_documents,
     operator_tokens,
     set_operators,
 )
@@ -53,7 +52,7 @@ from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reload import Reload, Reloaded, fingerprint
 from taskgate.wiring.shutdown import Closers, drain
-from taskgate.wiring.startup import StartupReport, shown_time, startup_report
+from taskgate.wiring.startup import StartupReport, operators_page, public_documents, shown_time, startup_report
 
 if TYPE_CHECKING:
     from taskgate.operators.explain import CallToExplain
@@ -98,6 +97,7 @@ class Service:
         configure_logs: Callable[[GatewayConfig], None] = lambda _: None,
         end: Callable[[], None] | None = None,
         explain: "ExplainCall | None" = None,
+        own_token: bytes | None = None,
     ) -> None:
         self._config = config
         self._data_directory = data_directory
@@ -115,7 +115,7 @@ class Service:
         self._telemetry = TelemetryPipeline(
             config, data_directory=data_directory, clock=environment.clock, entropy=environment.entropy
         )
-        self._access = OperatorAccess(environment.clock.elapsed)
+        self._access = OperatorAccess(environment.clock.elapsed, own_token)
         self._admin = OperatorsListener(
             access=self._access,
             metrics=self._telemetry.metrics,
@@ -123,6 +123,7 @@ class Service:
             details=self._details,
             reload=self._report_reread,
             event_sink=self._telemetry.event_sink,
+            page=self._operators_page,
             end=end,
         )
         self._store: MeasuredStore | None = None
@@ -149,6 +150,9 @@ class Service:
             await self.close()
             raise
 
+    def _operators_page(self) -> bytes:
+        return operators_page(has_console=self._access.has_tokens, metrics=self._telemetry.metrics.path)
+
     def startup_report(self) -> StartupReport:
         """Return what a gateway that listens says about itself to the operator who started it."""
         return startup_report(
@@ -157,6 +161,7 @@ class Service:
             audit=self._telemetry.audit_places,
             listen=self.address,
             admin=self.admin_address,
+            has_console=self._access.has_tokens,
         )
 
     async def reload(self, config: GatewayConfig) -> Reloaded:
@@ -324,7 +329,7 @@ class Service:
         self._listener = PublicListener(
             config.server.to_settings(port),
             answer=runtime.gateway.answer,
-            documents=metadata_documents(config, port),
+            documents=public_documents(config, port, self.admin_address),
             paths=runtime.upstreams.mounts.paths,
             event_sink=telemetry.event_sink,
             audit_capacity=telemetry.audit_capacity,
@@ -347,6 +352,7 @@ class Service:
             access=self._access,
             data_directory=self._data_directory,
             port=port,
+            admin=self.admin_address,
             configure_logs=self._configure_logs,
         )
         telemetry.begin(configuration_fingerprint)

@@ -29,6 +29,7 @@ from taskgate.telemetry.auditlog.chain import SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.formats.digests import digests_of, task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
+from taskgate.telemetry.auditlog.sinks import STDOUT
 from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
 from taskgate.telemetry.log_recorder import LogRecorder
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
@@ -301,7 +302,11 @@ def _node() -> str:
 
 def _sinks(section: AuditSection, data_directory: Path | None) -> tuple[SinkSettings, ...]:
     found = []
+    # A line of some 400 characters, and again each minute, is none for people. Who asks for it gets it.
+    is_unasked = "sinks" not in section.model_fields_set and _prints_to_terminal()
     for sink in section.sinks:
+        if is_unasked and sink.type == "stdout":
+            continue
         if sink.type == "file" and sink.path is None and data_directory is None:
             log.warning(
                 "an audit sink is skipped: it has no path and there is no data directory", extra={"sink": sink.name}
@@ -309,6 +314,11 @@ def _sinks(section: AuditSection, data_directory: Path | None) -> tuple[SinkSett
         else:
             found.append(_sink(sink, data_directory))
     return tuple(found)
+
+
+def _prints_to_terminal() -> bool:
+    """Whether the standard output is a terminal."""
+    return os.isatty(STDOUT)
 
 
 def _sink(sink: AuditSinkSection, data_directory: Path | None) -> SinkSettings:

@@ -31,13 +31,13 @@ from taskgate.wiring.authentication import (
     Authenticator,
     build_authenticator,
     deployment_keys,
-    metadata_documents,
     opened,
     operator_tokens,
     set_operators,
 )
 from taskgate.wiring.build import Environment, Runtime
 from taskgate.wiring.observability import TelemetryPipeline
+from taskgate.wiring.startup import public_documents
 
 SUCCESS: Final = "success"
 INVALID: Final = "invalid"
@@ -95,6 +95,7 @@ class Reload:
         access: OperatorAccess,
         data_directory: Path | None,
         port: int,
+        admin: tuple[str, int],
         configure_logs: Callable[[GatewayConfig], None],
     ) -> None:
         """`configuration_fingerprint` is that of `config`; reports and metrics show it.
@@ -102,7 +103,8 @@ class Reload:
         `access` gets the tokens of operators, whose files are read again.
 
         `configure_logs` is called with the configuration after its logging settings have changed. `port` is
-        the public listener's. `data_directory` is where keys without a configured file are.
+        the public listener's, and `admin` the address of the other one. `data_directory` is where keys
+        without a configured file are.
         """
         self._config = config
         self._fingerprint = configuration_fingerprint
@@ -113,6 +115,7 @@ class Reload:
         self._access = access
         self._data_directory = data_directory
         self._port = port
+        self._admin = admin
         self._configure_logs = configure_logs
         self._last_problems: tuple[str, ...] = ()
 
@@ -173,7 +176,7 @@ class Reload:
         Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing has.
         """
         runtime, telemetry, rules = self._runtime, self._telemetry, admission_rules(config)
-        documents = metadata_documents(config, self._port)
+        documents = public_documents(config, self._port, self._admin)
         tokens = await asyncio.to_thread(operator_tokens, config)
         prepared = await runtime.upstreams.prepare(config, rules)
         authenticator = next_telemetry = None
@@ -213,7 +216,8 @@ class Reload:
         self._listener.show(documents)
         self._listener.forget_admissions()
         telemetry.switch(next_telemetry)
-        if config.logging != before.logging or config.references != before.references:
+        logged = (config.logging, config.references, config.names_callers)
+        if logged != (before.logging, before.references, before.names_callers):
             self._configure_logs(config)
         files = {
             "admin tokens": has_other_tokens and config.admin == before.admin,

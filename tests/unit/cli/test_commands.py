@@ -250,6 +250,7 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals, l
     assert events == [
         ("info", "an upstream is mounted"),
         ("info", "the store and the audit log are open"),
+        ("info", "operators have a token until the end"),
         ("info", "serving"),
         ("info", "draining"),
         ("info", "drained"),

@@ -31,9 +31,12 @@ def test_with_yes_the_least_that_is_needed_is_the_server(tmp_path: Path) -> None
     assert (status, err) == (0, "")
     assert out.splitlines() == [
         f"wrote {file}",
+        f"token {tmp_path / 'operator.token'}",
         f"check taskgate check --config {file}",
         f"start taskgate serve --config {file}",
         "hosts http://127.0.0.1:8080/mcp",
+        f"tasks taskgate tasks ls --token {tmp_path / 'operator.token'}",
+        "pages http://127.0.0.1:9464/ui (sign in with that token)",
     ]
     config = loaded(file)
     assert (config.auth.mode, config.store.backend, config.upstreams["default"].url) == ("none", "sqlite", URL)
@@ -46,7 +49,7 @@ def test_every_option_is_in_the_file_and_keys_are_created_beside_it(tmp_path: Pa
     options = ("--upstream-command", command, "--auth", f"issuer={ISSUER}", "--store", "redis://127.0.0.1:6379/1")
     status, out, err = run("init", file, *options, "--public-url", "https://mcp.example.com")
     assert (status, err) == (0, "")
-    assert out.endswith("hosts https://mcp.example.com/mcp\n")
+    assert "\nhosts https://mcp.example.com/mcp\n" in out
     config = loaded(file)
     assert config.upstreams["default"].command == ("sh", "-c", 'echo $HOME "${X}" é')
     assert (config.auth.mode, config.auth.issuers["default"].issuer) == ("required", ISSUER)
@@ -77,7 +80,19 @@ def test_a_file_that_exists_is_replaced_with_force_alone(tmp_path: Path) -> None
     assert file.read_text() == "mine"
     assert run("init", file, "--upstream", URL, "--yes", "--force")[0] == 0
     assert loaded(file).upstreams["default"].url == URL
-    assert os.listdir(tmp_path) == ["new.yaml"]
+    assert sorted(os.listdir(tmp_path)) == ["new.yaml", "operator.token"]
+
+
+def test_the_token_of_operators_is_for_its_owner_alone_and_stays(tmp_path: Path) -> None:
+    file, token = tmp_path / "new.yaml", tmp_path / "operator.token"
+    for force in ((), ("--force",)):
+        status, out, _ = run("init", file, "--upstream", URL, "--yes", *force)
+        assert (status, "it was there, and stays" in out) == (0, bool(force))
+        assert loaded(file).admin.token_file == token
+        assert token.stat().st_mode & 0o777 == 0o600
+        before = token.read_text()
+        assert len(before) == 32
+    assert token.read_text() == before
 
 
 @covers("T25")

@@ -1,8 +1,10 @@
 """What `serve` says at its start: lines in a pipe, a banner on a terminal."""
 
+import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.command_line import run
 from helpers.gateway.configuration import write_configuration
 from helpers.gateway.process import TASKGATE, gateway_process, serve_process, taskgate
 from helpers.waiting import PATIENCE
@@ -23,14 +26,18 @@ UPSTREAMS = (
 )
 
 
-def on_terminal(file: Path, data: Path) -> str:
-    """Standard error of a gateway whose standard error is a terminal, until it serves and has ended."""
+def on_terminal(file: Path, data: Path, *, prints_there: bool = False) -> str:
+    """Standard error of a gateway whose standard error is a terminal, until it serves and has ended.
+
+    With `prints_there` its standard output is that terminal, too.
+    """
     ours, its = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen:
         command = [TASKGATE, "serve", "--config", file]
         environment = {**os.environ, "TASKGATE_DATA_DIR": str(data)}
         try:
-            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its, env=environment)
+            output = its if prints_there else subprocess.DEVNULL
+            child = subprocess.Popen(command, stdout=output, stderr=its, env=environment)
         finally:
             os.close(its)
         shown = b""
@@ -126,6 +133,52 @@ def test_a_terminal_gets_a_banner_and_lines_of_text(tmp_path: Path) -> None:
     assert "s3cret" not in shown
 
 
+@pytest.mark.program
+def test_a_terminal_gets_no_line_of_the_audit_log_unless_it_is_asked_for(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shown = on_terminal(write_configuration(tmp_path, "", upstreams=UPSTREAMS), data, prints_there=True)
+    assert f"\n  audit log       {data}/audit.jsonl\n" in shown
+    assert '"event":' not in shown
+    audit = "{sinks: [{name: here, type: stdout}]}"
+    file = write_configuration(tmp_path, "", upstreams=UPSTREAMS, audit=audit)
+    assert '"event":"audit.chain_started"' in on_terminal(file, data, prints_there=True)
+
+
+@pytest.mark.program
+def test_a_terminal_gets_the_address_of_the_console_with_its_token(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shown = on_terminal(write_configuration(tmp_path, "", upstreams=UPSTREAMS), data)
+    assert re.search(r"\n  console         http://127\.0\.0\.1:\d+/ui#token=[A-Za-z0-9_-]{32}\n", shown)
+    assert re.search(rf"\n  its token       {data}/operator-\d+\.token\n", shown)
+    logged = write_configuration(tmp_path, "", upstreams=UPSTREAMS, logging="{format: console}")
+    assert "#token=" not in on_terminal(logged, data)
+
+
+@pytest.mark.program
+async def test_without_tokens_a_gateway_of_this_machine_has_one_until_its_end(tmp_path: Path) -> None:
+    async with serve_process(tmp_path, "", upstreams=UPSTREAMS) as gateway:
+        [line] = [line for line in gateway.log_lines() if line["event"] == "operators have a token until the end"]
+        file = Path(str(line["file"]))
+        token = file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+        admin = f"http://{gateway.admin}"
+        status, out, err = await asyncio.to_thread(run, "tasks", "ls", "--token", file, "--admin", admin)
+        assert (status, err, out.split("\t")[0]) == (0, "", "REFERENCE")
+    assert not file.exists()
+    assert token not in gateway.log.read_text()
+
+
+@pytest.mark.program
+async def test_a_gateway_with_tokens_makes_none(tmp_path: Path) -> None:
+    token = tmp_path / "mine"
+    token.write_text("a-token-of-an-operator-0123")
+    token.chmod(0o600)
+    admin = f'{{listen: "127.0.0.1:0", token_file: {token}}}'
+    async with serve_process(tmp_path, "", upstreams=UPSTREAMS, admin=admin) as gateway:
+        assert [line for line in gateway.log_lines() if "token" in str(line["event"])] == []
+        assert list((tmp_path / "gateway.log-data").glob("operator*")) == []
+
+
 @pytest.mark.parametrize("format", ["json", "console"])
 @pytest.mark.program
 def test_a_format_that_is_chosen_has_no_banner(tmp_path: Path, format: str) -> None:
@@ -150,6 +203,12 @@ def test_a_banner_aligns_urls_and_says_what_is_not_there() -> None:
         "  store           memory",
         "  data directory  none",
         "  audit log       none",
+    ]
+    with_console = report._replace(has_console=True)
+    assert "  console         http://[::1]:2/ui" in list(with_console.lines())
+    assert list(with_console.lines("a-token", "/data/operator.token"))[6:8] == [
+        "  console         http://[::1]:2/ui#token=a-token",
+        "  its token       /data/operator.token",
     ]
     proxied = report._replace(proxies=("http://p:1 for http", "http://q:2 for https"))
     assert list(proxied.lines())[-1] == "  proxy           http://p:1 for http, http://q:2 for https"

@@ -45,7 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "admin.token_file": None,
     "admin.tokens": (),
     "admin.allowed_hosts": (),
-    "admin.identity": "full",
+    "admin.identity": None,
     "admin.payloads": False,
     "upstreams.reports.path": "/reports/mcp",
     "upstreams.reports.transport": "http",

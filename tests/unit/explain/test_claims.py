@@ -37,8 +37,9 @@ def test_claims_explain_what_a_token_with_them_explains(
 
 def test_a_client_may_be_left_out(known: Path) -> None:
     caller = explained(known, "--claims", "sub=bob,org=gold")["caller"]
-    assert {key: caller[key] for key in ("subject", "tenant", "scopes")} == {
+    assert {key: caller[key] for key in ("subject", "client", "tenant", "scopes")} == {
         "subject": "bob",
+        "client": None,
         "tenant": "gold",
         "scopes": [],
     }
@@ -66,6 +67,24 @@ def test_a_text_that_is_no_claims_is_wrong_use(known: Path, claims: str) -> None
     status, _, err = run("--config", known, *CALL, "--claims", claims)
     assert status == 2
     assert "--claims must be NAME=VALUE, with commas between several, or a JSON object" in err
+
+
+def test_a_name_twice_is_wrong_use(known: Path) -> None:
+    status, _, err = run("--config", known, *CALL, "--claims", "sub=bob,sub=amy")
+    assert status == 2
+    assert "--claims has one name twice" in err
+
+
+def test_callers_with_api_keys_have_no_claims(tmp_path: Path) -> None:
+    key = "{ci: {hash: 'sha256:" + "0" * 64 + "', subject: ci}}"
+    file = tmp_path / "keys.yaml"
+    file.write_text(
+        f"version: 1\nauth: {{mode: required, api_keys: {key}}}\n"
+        "upstreams: {reports: {path: /reports/mcp, url: 'http://127.0.0.1:1/mcp'}}\n"
+    )
+    status, _, err = run("--config", file, *CALL, "--claims", "sub=ci")
+    assert status == 1
+    assert "all callers have API keys: give the key by --token" in err
 
 
 def test_claims_and_a_token_are_wrong_use(known: Path, tmp_path: Path, key: ec.EllipticCurvePrivateKey) -> None:

@@ -23,6 +23,7 @@ from taskgate.telemetry.events import Event
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 TOKEN = "operators-token-0123456789"
+PAGE = b"<!doctype html>"
 CONFIGURED = MetricsConfig(backend="memory", upstreams={"reports": "reports"})
 SERVERS = {"reports": {"up": False, "circuit": "open", "in_use": 1, "limit": 32, "queued": 0}}
 
@@ -49,6 +50,7 @@ class Operated:
         self.noted: list[Event] = []
         self.access = OperatorAccess(lambda: self.elapsed)
         self.listener = OperatorsListener(
+            page=lambda: PAGE,
             access=self.access,
             metrics=self.metrics,
             ready=self._ready,

@@ -12,7 +12,7 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.telemetry.metrics.settings import MetricsSettings
 from unit.listener.gate import PLANTED
-from unit.listener.operating import CONFIGURED, Operated, told
+from unit.listener.operating import CONFIGURED, PAGE, Operated, told
 
 
 async def test_a_process_that_answers_is_alive_whatever_it_lacks(operated: Operated) -> None:
@@ -155,10 +155,16 @@ async def test_a_scraper_keeps_its_connection(operated: Operated) -> None:
 
 
 @covers("T53")
-@pytest.mark.parametrize("path", ["/", "/mcp", f"/{PLANTED}", "/metrics/", "//livez"])
+@pytest.mark.parametrize("path", ["/mcp", f"/{PLANTED}", "/metrics/", "//livez"])
 async def test_there_is_nothing_else(operated: Operated, path: str) -> None:
     answer = await operated.ask(path)
     assert (answer.status, told(answer)) == (404, {"error": "not found"})
+
+
+async def test_the_root_has_a_page_without_scripts(operated: Operated) -> None:
+    answer = await operated.ask("/")
+    assert (answer.status, answer.body) == (200, PAGE)
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])

@@ -95,9 +95,8 @@ def test_a_head_comes_back_as_it_was_with_the_lease_that_is_given(head: TaskReco
 
 @given(st.none() | st.builds(CallerNames, texts, texts, st.none() | texts, st.none() | texts))
 def test_a_head_has_the_caller_that_is_stored_beside_it(caller: CallerNames | None) -> None:
-    packed = None if caller is None else codec.pack_caller(caller)
-    for form in (packed, None if packed is None else packed.encode()):
-        assert codec.unpack_head(codec.pack_head(new_record()), None, caller=form).caller == caller
+    packed = None if caller is None else codec.pack_caller(caller).encode()
+    assert codec.unpack_head(codec.pack_head(new_record()), None, caller=packed).caller == caller
 
 
 @pytest.mark.parametrize(
@@ -105,6 +104,7 @@ def test_a_head_has_the_caller_that_is_stored_beside_it(caller: CallerNames | No
     [
         "",
         "{",
+        "\xff",
         "null",
         "[]",
         "{}",
@@ -116,7 +116,7 @@ def test_a_head_has_the_caller_that_is_stored_beside_it(caller: CallerNames | No
     ],
 )
 def test_a_damaged_caller_hides_no_task(text: str) -> None:
-    assert codec.unpack_head(codec.pack_head(new_record()), None, caller=text).caller is None
+    assert codec.unpack_head(codec.pack_head(new_record()), None, caller=text.encode("latin-1")).caller is None
 
 
 @pytest.mark.parametrize(

@@ -228,9 +228,10 @@ class AdminSection(Section):
 
     Addresses and localhost are always accepted.
     """
-    identity: Literal["full", "pseudonymous"] = "full"
+    identity: Literal["full", "pseudonymous"] | None = None
     """What operators see of callers, in the API, the console and the log. full: the subject, client and tenant of
-    their tokens too; pseudonymous: references alone. Tasks are stored with these names only under full.
+    their tokens too; pseudonymous: references alone; null: as audit.identity. Tasks are stored with these names
+    only under full.
     """
     token_file: FilePath | None = None
     """The file with one token of role operator, whose name is token_file."""
@@ -242,11 +243,6 @@ class AdminSection(Section):
     """Whether tokens of role operator may read arguments, results, questions and answers of tasks.
     Each look is a line of the audit log.
     """
-
-    @property
-    def names_callers(self) -> bool:
-        """Whether operators see names of callers."""
-        return self.identity == "full"
 
 
 def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:

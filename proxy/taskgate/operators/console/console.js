@@ -357,7 +357,7 @@ function isMatch(item) {
     (!filter.status || filter.status.split(",").includes(item.status)) &&
     (!filter.upstream || filter.upstream === item.upstream) &&
     (!filter.tool || filter.tool === item.tool) &&
-    (!filter.caller || [item.caller, item.subject, item.client].includes(filter.caller)) &&
+    (!filter.caller || [item.caller, item.subject].includes(filter.caller)) &&
     (!filter.reference || item.reference.startsWith(filter.reference)) &&
     (!filter.older_than || (now() - Date.parse(item.created_at)) / 1000 >= Number(filter.older_than))
   );
@@ -892,22 +892,25 @@ function shown(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-// Claims as they are written: sub=bob,scope=read write.
+// Claims as they are written: sub=bob,scope=read write; or a JSON object. Null for any other text.
 function pairs(text) {
-  return Object.fromEntries(text.split(",").map((pair) => {
-    const [name, ...value] = pair.split("=");
-    return [name.trim(), value.join("=").trim()];
-  }));
+  try {
+    if (text.trim().startsWith("{")) return JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const found = text.split(",").map((pair) => /^\s*([^=]*[^=\s])\s*=(.*)$/s.exec(pair));
+  return found.includes(null) ? null : Object.fromEntries(found.map(([, name, value]) => [name, value.trim()]));
 }
 
 $("explain-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const { upstream, tool, token, claims } = Object.fromEntries(new FormData(event.target));
   event.target.elements.token.value = "";
+  const given = claims.trim() ? pairs(claims) : undefined;
+  if (given === null) return say("Explain: claims are written as sub=bob,scope=read, or as a JSON object.", "error");
   try {
-    const found = await latest("explain", "POST", "/explain", {
-      upstream, tool, ...(token ? { token } : {}), ...(claims.trim() ? { claims: pairs(claims) } : {}),
-    });
+    const found = await latest("explain", "POST", "/explain", { upstream, tool, token: token || undefined, claims: given });
     if (found === null) return;
     $("explanation-rows").replaceChildren(
       ...[...members(found)].map(([key, value, from]) => row(cell(key, "", true), cell(value), cell(from, "wide"))),

@@ -192,7 +192,7 @@ def scan(
             rows.close()
             return Scan(tuple(heads), str(last))
         last = seq
-        may_match = expires > now and has_texts(texts, packed, (caller or "").encode())
+        may_match = expires > now and has_texts(texts, packed, caller or b"")
         head = writes.read_head(packed, holder, until, expires, caller) if may_match else None
         if head is not None and wants(head):
             heads.append(head)

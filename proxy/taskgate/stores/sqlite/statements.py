@@ -63,21 +63,22 @@ UPDATE_HEAD: Final = """
 
 ADD_TRANSITION: Final = "UPDATE tasks SET transitions = substr(coalesce(transitions, '') || ?, ?) WHERE seq = ?"
 
+# The names of a caller as bytes: damaged text would fail the whole statement.
 LOAD_HEAD: Final = """
-    SELECT head, holder, lease_until, expires, caller FROM tasks
+    SELECT head, holder, lease_until, expires, CAST(caller AS BLOB) FROM tasks
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 # The bodies only up to a size, the first two values: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
-    SELECT head, holder, lease_until, expires, caller, revision, body_size,
+    SELECT head, holder, lease_until, expires, CAST(caller AS BLOB), revision, body_size,
            CASE WHEN body_size <= ? THEN coalesce(params, params.body) END, coalesce(tasks.kind, outcomes.kind),
            CASE WHEN body_size <= ? THEN coalesce(outcome, outcomes.body) END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
 LOAD_LARGE: Final = """
-    SELECT seq, head, holder, lease_until, expires, caller, coalesce(params, params.body), tasks.kind, outcome,
-           outcomes.kind
+    SELECT seq, head, holder, lease_until, expires, CAST(caller AS BLOB), coalesce(params, params.body),
+           tasks.kind, outcome, outcomes.kind
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
     WHERE reference = ? AND id = ? AND owner = ? AND expires > ?
 """
@@ -103,23 +104,23 @@ LAPSED: Final = """
     ) ORDER BY created, seq LIMIT :limit
 """
 TAKE: Final = "UPDATE tasks SET holder = ?, lease_until = ? WHERE seq = ?"
-TAKEN: Final = "SELECT id, head, expires, caller FROM tasks WHERE seq = ?"
+TAKEN: Final = "SELECT id, head, expires, CAST(caller AS BLOB) FROM tasks WHERE seq = ?"
 LOAD_PARAMS: Final = "SELECT coalesce(params, body) FROM tasks LEFT JOIN params ON task = seq WHERE seq = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND reference IN (SELECT value FROM json_each(?))"
 
 SCAN: Final = """
-    SELECT seq, head, holder, lease_until, expires, caller FROM tasks WHERE seq > ? ORDER BY seq LIMIT ?
+    SELECT seq, head, holder, lease_until, expires, CAST(caller AS BLOB) FROM tasks WHERE seq > ? ORDER BY seq LIMIT ?
 """
 # The numbers alone are sorted, which the index of all unfinished tasks has.
 SCAN_UNFINISHED: Final = """
-    SELECT tasks.seq, head, holder, lease_until, expires, caller
+    SELECT tasks.seq, head, holder, lease_until, expires, CAST(caller AS BLOB)
     FROM (SELECT seq FROM tasks INDEXED BY tasks_lapsing WHERE unfinished = 1 AND seq > ? ORDER BY seq LIMIT ?) AS found
     CROSS JOIN tasks ON tasks.seq = found.seq
 """
 
 EXPIRED: Final = """
-    SELECT seq, id, head, holder, lease_until, caller, status, context, body_size, unfinished, subject, tenant, tool,
-           upstream, expires
+    SELECT seq, id, head, holder, lease_until, CAST(caller AS BLOB), status, context, body_size, unfinished, subject,
+           tenant, tool, upstream, expires
     FROM tasks WHERE expires <= ? ORDER BY expires LIMIT ?
 """
 DELETES: Final = (

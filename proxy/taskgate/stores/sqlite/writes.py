@@ -106,7 +106,7 @@ def read_listed(head: bytes, expires: int) -> ListedTask | None:
 
 
 def read_head(
-    head: bytes, holder: str | None, until: int, expires: int | None = None, caller: str | None = None
+    head: bytes, holder: str | None, until: int, expires: int | None = None, caller: bytes | None = None
 ) -> TaskRecord | None:
     """Decode the head of one row of many; None if it is unreadable, so that it does not hide the
     others.
@@ -118,7 +118,7 @@ def read_head(
 
 
 def _removed(
-    _: int, id: TaskId, head: bytes, holder: str | None, until: int, caller: str | None, status: str, *counted: Any
+    _: int, id: TaskId, head: bytes, holder: str | None, until: int, caller: bytes | None, status: str, *counted: Any
 ) -> PurgedRow:
     context, size, unfinished, subject, tenant, tool, upstream, expires = counted
     keys = CapKeys(context, subject, tenant, tool, upstream)
