@@ -54,6 +54,16 @@ async def test_a_host_with_the_wrong_address_is_told_so_as_before(
         assert "No server is mounted at this path" in text
 
 
+async def test_a_browser_host_with_the_wrong_address_reads_that_it_is_wrong(server: ScriptedServer) -> None:
+    origin = "https://app.example.com"
+    allowed = {"listen": "127.0.0.1:0", "allowed_origins": [origin]}
+    async with serve(config(server, server=allowed)) as gateway:
+        url, sent = f"{gateway.origin}/", {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        for verb, status in (("OPTIONS", 204), ("POST", 404)):
+            async with gateway.http.request(verb, url, headers={"Accept": "application/json", **sent}) as answer:
+                assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (status, origin), verb
+
+
 async def test_a_page_for_the_name_of_another_host_is_refused(server: ScriptedServer) -> None:
     async with serve(config(server)) as gateway:
         assert (await opened(gateway, Host="evil.example"))[0] == 421

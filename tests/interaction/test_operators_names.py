@@ -155,6 +155,9 @@ async def test_with_pseudonyms_references_alone_are_shown_and_stored(people: Peo
     assert len(await people.shown(f"?tenant={found[0]['tenant']}")) == 1
     for path in (CALLERS, SESSIONS):
         assert await people.shown("", path) == {NOBODY}, path
+    await people.gateway.reload(people.config("full"))
+    # Nothing was stored that could be shown again.
+    assert {names[:3] for names in await people.shown()} == {BOB[:3], NOBODY[:3]}
 
 
 async def test_what_was_kept_with_names_is_shown_without_them_after_a_reload(people: People) -> None:
@@ -169,6 +172,7 @@ async def test_what_was_kept_with_names_is_shown_without_them_after_a_reload(peo
         await people.gateway.reload(people.config("pseudonymous"))
         assert await people.shown("", REFUSALS) == {NOBODY}
         await events.next("reset")
+    await people.gateway.reload(people.config("full"))
     async with stream(people.gateway, "?kinds=task", Last_Event_ID=place) as again:
         await again.next("reset")
 

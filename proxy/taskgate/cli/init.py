@@ -313,7 +313,9 @@ def _print_next(file: Path, answers: Answers, *, has_new_token: bool) -> None:
     for key in _keys(answers, file.absolute().parent):
         click.echo(f"key   {key} (copy it to every replica)")
     token = shlex.quote(str(_operator_token(file.absolute().parent)))
-    click.echo(f"token {token}{'' if has_new_token else ' (it was there, and stays)'}")
+    notes = [] if has_new_token else ["it was there, and stays"]
+    notes += [] if answers.redis is None else ["copy it to every replica"]
+    click.echo(f"token {token} ({'; '.join(notes)})" if notes else f"token {token}")
     click.echo(f"check taskgate check --config {shlex.quote(str(file))}")
     click.echo(f"start taskgate serve --config {shlex.quote(str(file))}")
     click.echo(f"hosts {one_line(base)}/mcp")

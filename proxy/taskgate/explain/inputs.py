@@ -159,7 +159,10 @@ def claimed(
     payload = {**usual, **claims, "iss": settings.issuer}
     try:
         found = read_claims(payload, settings, audience=audience, now=now, bound=config.auth.context.bind)
-        return found if has_client else replace(found, client_id=None, claims=claims)
+        if has_client:
+            return found
+        given = {name: value for name, value in payload.items() if name != settings.client_id_claims[0]}
+        return replace(found, client_id=None, claims=given)
     except Unauthenticated as refusal:
         text = f"a token of the issuer {settings.name} with these claims is refused ({refusal.reason})"
         raise TokenRefused(f"{text}: {refusal.detail or REASONS[refusal.reason]}") from None

@@ -161,7 +161,10 @@ class Endpoint:
             admission = None
             context, fields = self.request_contexts.open(http)
             path = context.path
-            route = "prm" if path in self.documents else "mcp" if path in self.door.paths else "other"
+            is_public = path in self.documents and (
+                path != FRONT_PAGE or is_page_request(head.method, fields[hdrs.ACCEPT])
+            )
+            route = "prm" if is_public else "mcp" if path in self.door.paths else "other"
             # An unknown path may be a secret of another system, whatever the request is rejected for.
             context.path = "" if route == "other" else path
         context.route = route
@@ -230,12 +233,9 @@ class Endpoint:
             raise RequestRejected(HEAD_TOO_LARGE)
         # A reload may have removed the document: its path is then an unknown one.
         document = self.documents.get(context.path) if context.route == "prm" else None
-        if document is not None and context.path != FRONT_PAGE:
+        if document is not None:
             door.greet(head.method, head.version, fields)
-            return public_document(head.method, document)
-        if document is not None and is_page_request(head.method, fields[hdrs.ACCEPT]):
-            door.greet(head.method, head.version, fields)
-            return front_page(document)
+            return front_page(document) if context.path == FRONT_PAGE else public_document(head.method, document)
         if head.cors and (answer := preflight(head)) is not None:
             door.greet(head.method, head.version, fields)
             return answer

@@ -203,7 +203,9 @@ class OperatorAccess:
         self.shows_payloads = False
         """Whether operators may read the payloads of tasks: `admin.payloads`."""
         self.names_callers = True
-        """Whether operators see names of callers: `admin.identity`."""
+        """Whether operators see names of callers: `admin.identity`. `show_names` sets it."""
+        self.names_changes = 0
+        """How often that has changed."""
         self.allowed_hosts: Collection[str] = ()
         """The names of the listener in lower case, with `*.` for all names below: `admin.allowed_hosts`."""
         self._digests: tuple[tuple[bytes, Operator], ...] = ()
@@ -234,6 +236,11 @@ class OperatorAccess:
     def has_tokens(self) -> bool:
         """Whether any token is configured."""
         return bool(self._digests)
+
+    def show_names(self, names_callers: bool) -> None:
+        """Show names of callers from now on, or none."""
+        self.names_changes += names_callers is not self.names_callers
+        self.names_callers = names_callers
 
     def names(self, names: CallerNames | None) -> CallerNames | None:
         """The names of a caller, if operators see them."""

@@ -226,7 +226,7 @@ class EventRoutes:
         self._background = Background()
         self._refusals = refusals
         self._access = refusals.access
-        self._names_callers = refusals.access.names_callers
+        self._names_changes = refusals.access.names_changes
         refusals.on_refusal = self._refused
 
     def routes(self) -> Iterator[Route]:
@@ -287,10 +287,14 @@ class EventRoutes:
                     yield self._reset("missed", place)
                     written = self._elapsed()
                     continue
+                changes = self._names_changes
                 for place, kind, document in found:
                     if kind in kinds:
                         yield _part(kind, document, feed.id_of(place))
                         written = self._elapsed()
+                    if changes != self._access.names_changes:
+                        # A reader may take long, and what is left was made before the reload.
+                        break
                 is_quiet = self._elapsed() - written >= KEEP_ALIVE
                 yield _ALIVE if is_quiet else b""
                 if is_quiet:
@@ -338,8 +342,8 @@ class EventRoutes:
 
     def _heed_names(self) -> None:
         """Forget events with names once a reload has turned these off, or events without them."""
-        if self._names_callers != self._access.names_callers:
-            self._names_callers = self._access.names_callers
+        if self._names_changes != self._access.names_changes:
+            self._names_changes = self._access.names_changes
             self._forget()
 
     def _forget(self) -> None:

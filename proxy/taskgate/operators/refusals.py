@@ -90,19 +90,20 @@ class _Refused(NamedTuple):
     upstream: str | None
     tool: str | None
     reason: str
-    names: CallerNames | None
 
     @property
     def source(self) -> str | None:
         """The caller; the address if no token tells callers apart."""
         return self.address if self.caller in (None, _ANONYMOUS) else self.caller
 
-    def item(self, at: datetime, count: int, access: OperatorAccess) -> RefusalItem:
-        """The entry of so many of these, the newest at that time."""
-        fields = self._asdict()
-        del fields["names"]
-        # A reload may have turned the names off since.
-        return RefusalItem(at=at, count=count, **fields, **names_of(access.names(self.names)))
+
+class _Entry(NamedTuple):
+    """Equal refusals: when the newest was, how many, the names of its caller, and when `on_refusal` was called."""
+
+    at: datetime
+    times: int
+    names: CallerNames | None
+    published: float
 
 
 class RefusalLog:
@@ -113,8 +114,7 @@ class RefusalLog:
     each new entry, and with a repeated one once a second at most. What it was not called with waits for
     `publish_counts`.
 
-    - `_entries`: by what equal refusals have in common, the time of the newest, their number, and the
-      monotonic time of the last call of `on_refusal`
+    - `_entries`: by what equal refusals have in common
     - `_sources`: the entries of each caller or address, in the same order
     - `_waiting`: entries that have changed since that call
     - `_second`, `_events`: the monotonic time at which a second began, and the calls in it
@@ -123,7 +123,7 @@ class RefusalLog:
     def __init__(self, event_ring: EventRing, access: OperatorAccess) -> None:
         self._ring = event_ring
         self.access = access
-        self._entries: OrderedDict[_Refused, tuple[datetime, int, float]] = OrderedDict()
+        self._entries: OrderedDict[_Refused, _Entry] = OrderedDict()
         self._sources: dict[str | None, OrderedDict[_Refused, None]] = {}
         self._waiting: dict[_Refused, None] = {}
         self.left_out = 0
@@ -147,7 +147,12 @@ class RefusalLog:
         """At most `limit` refusals, newest first."""
         self._ring.fold()
         newest = list(reversed(self._entries.items()))[:limit]
-        return tuple(refused.item(at, count, self.access) for refused, (at, count, _) in newest)
+        return tuple(self._item(refused, entry) for refused, entry in newest)
+
+    def _item(self, refused: _Refused, entry: _Entry) -> RefusalItem:
+        # A reload may have turned the names off since.
+        names = names_of(self.access.names(entry.names))
+        return RefusalItem(at=entry.at, count=entry.times, **refused._asdict(), **names)
 
     def note_failure(self, event: events.Event) -> None:
         _log.exception("a refusal was not kept for operators", extra={"fact": type(event).__name__})
@@ -172,9 +177,10 @@ class RefusalLog:
             if request.caller is not None:
                 caller, names = caller_reference(request.caller.key), request.caller.names
             address, upstream = _block(request.address), upstream or request.mount
-        refused = _Refused(kind, caller, address, upstream, tool, reason, names)
-        _, count, published = self._entries.pop(refused, (None, 0, -inf))
-        self._entries[refused] = (self._ring.now, count + 1, published)
+        refused = _Refused(kind, caller, address, upstream, tool, reason)
+        before = self._entries.pop(refused, None)
+        count, published = (0, -inf) if before is None else (before.times, before.published)
+        self._entries[refused] = _Entry(self._ring.now, count + 1, names, published)
         same = self._sources.setdefault(refused.source, OrderedDict())
         same[refused] = None
         same.move_to_end(refused)
@@ -187,7 +193,7 @@ class RefusalLog:
 
     def _drop(self, refused: _Refused) -> int:
         """Drop an entry, and return how many refusals it had."""
-        _, count, _ = self._entries.pop(refused)
+        count = self._entries.pop(refused).times
         self._waiting.pop(refused, None)
         same = self._sources[refused.source]
         del same[refused]
@@ -201,14 +207,14 @@ class RefusalLog:
             self._publish(refused, elapsed)
 
     def _publish(self, refused: _Refused, elapsed: float) -> None:
-        at, count, published = self._entries[refused]
+        entry = self._entries[refused]
         if elapsed - self._second >= 1.0:
             self._second, self._events = elapsed, 0
-        if elapsed - published >= _EVENT_EVERY and self._events < _MOST_EVENTS:
+        if elapsed - entry.published >= _EVENT_EVERY and self._events < _MOST_EVENTS:
             self._events += 1
-            self._entries[refused] = (at, count, elapsed)
+            self._entries[refused] = entry._replace(published=elapsed)
             del self._waiting[refused]
-            self.on_refusal(refused.item(at, count, self.access))
+            self.on_refusal(self._item(refused, entry))
 
 
 class RefusalRoutes:

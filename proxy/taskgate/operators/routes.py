@@ -57,7 +57,7 @@ class NamedAnswer(Answer):
     issuer: Annotated[str | None, Field(description="The name of its issuer in the configuration.")] = None
     subject: Annotated[str | None, Field(description="The subject of its token or API key.")] = None
     client: Annotated[str | None, Field(description="The client id of its token.")] = None
-    tenant: Annotated[str | None, Field(description="Its tenant; a reference to it if operators see no names.")] = None
+    tenant: Annotated[str | None, Field(description="Its tenant. Of a task without names it is a reference.")] = None
 
 
 def caller_reference(key: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from taskgate.config import load
+from taskgate.explain.inputs import claimed
 from unit.explain.explain_command import ISSUER, run, token
 
 CALL = ("--upstream", "reports", "--tool", "delete_report")
@@ -43,6 +45,14 @@ def test_a_client_may_be_left_out(known: Path) -> None:
         "tenant": "gold",
         "scopes": [],
     }
+
+
+def test_rules_see_the_claims_of_a_token_but_for_the_client_that_is_left_out(known: Path) -> None:
+    found = claimed(load(known, {}), "reports", {"sub": "bob", "org": "gold", "iss": "corp"})
+    assert found is not None
+    assert (found.claims["iss"], found.claims["sub"], found.client_id) == (ISSUER, "bob", None)
+    assert {"aud", "exp", "iat"} <= found.claims.keys()
+    assert "explain" not in found.claims.values()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """What a replica refused last is kept for operators, in bounded memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.operators.access import OperatorAccess
 from taskgate.operators.refusals import MOST_OF_SOURCE, MOST_REFUSALS, RefusalLog
 from taskgate.telemetry import events
@@ -86,6 +87,18 @@ def test_equal_refusals_are_one_entry_with_the_time_of_the_newest(stage: Stage) 
 def test_an_address_is_shown_as_its_network(stage: Stage, address: str, block: str | None) -> None:
     stage.emit(events.CapRefused("tasks", "context"), address)
     assert [each["address"] for each in stage.shown()] == [block]
+
+
+def test_one_caller_with_several_clients_is_one_entry_with_the_names_of_the_newest(stage: Stage) -> None:
+    bob = Identity(
+        issuer_name="corp", issuer="https://idp.example", subject="bob", client_id="desk", tenant=None,
+        scopes=frozenset(), expires_at=None, claims={},
+    )  # fmt: skip
+    for client in ("desk", "phone"):
+        caller = AuthContext(key="k", identity=replace(bob, client_id=client))
+        stage.emit(events.CapRefused("tasks", "context"), caller=caller)
+    [item] = stage.shown()
+    assert (item["count"], item["issuer"], item["subject"], item["client"]) == (2, "corp", "bob", "phone")
 
 
 def test_a_refusal_outside_of_a_request_names_no_peer(stage: Stage) -> None:

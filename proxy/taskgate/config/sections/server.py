@@ -41,6 +41,7 @@ from taskgate.listener.connection_limits import ConnectionBounds
 from taskgate.listener.door import allowed_hosts, allowed_origins
 from taskgate.listener.listener import ListenerSettings
 from taskgate.listener.tls import TlsSettings
+from taskgate.operators.access import OWN_TOKEN
 from taskgate.streams.event_limits import EVENT_LIMITS, EventLimit, EventLimits
 
 _LISTEN, _ADMIN_LISTEN = ("server", "listen"), ("admin", "listen")
@@ -213,7 +214,7 @@ class AdminTokenSection(Section):
     role: Literal["viewer", "operator"]
     """viewer: may look; operator: may also act, such as cancel a task."""
     name: Name
-    """The name of the token in the audit log; each is given once, and none is token_file."""
+    """The name of the token in the audit log; each is given once, and none is token_file or own_token."""
 
 
 class AdminSection(Section):
@@ -236,8 +237,8 @@ class AdminSection(Section):
     token_file: FilePath | None = None
     """The file with one token of role operator, whose name is token_file."""
     tokens: tuple[AdminTokenSection, ...] = ()
-    """The tokens for /api/v1, POST /-/reload and /-/drain. Without any token these requests are
-    refused.
+    """The tokens for /api/v1, POST /-/reload and /-/drain. Without any token these requests are refused, unless
+    the gateway makes one: if listen is of this machine alone.
     """
     payloads: Flag = False
     """Whether tokens of role operator may read arguments, results, questions and answers of tasks.
@@ -270,7 +271,10 @@ def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
 
 def _token_conflicts(raw: object) -> Iterator[Conflict]:
     """Find tokens of one name: the audit log names a token by it."""
-    names = {"token_file": "token_file, which is that of admin.token_file"}
+    names = {
+        "token_file": "token_file, which is that of admin.token_file",
+        OWN_TOKEN: f"{OWN_TOKEN}, which is that of a token of the gateway's own",
+    }
     for index, token in enumerate(map(mapping_at, list_at(raw, "admin", "tokens"))):
         name = token.get("name")
         if isinstance(name, str):
