@@ -111,8 +111,8 @@ def health(**options: Any) -> None:
 def init(**options: Any) -> None:
     """Write a configuration with comments to FILE; default taskgate.yaml.
 
-    What no option says is asked on a terminal, in at most four questions. With redis, two files of
-    keys are created beside FILE if they are missing.
+    What no option says is asked on a terminal, in at most four questions. A token of operators, and with
+    redis two files of keys, are created beside FILE if they are missing.
     """
     from taskgate.cli.init import write_configuration
 

@@ -20,9 +20,8 @@ from taskgate.explain.inputs import (
     ServerNotAsked,
     TokenRefused,
     ask_server,
-    claimed,
     identify,
-    read_claims_given,
+    parse_claims,
     read_hints,
     read_token,
 )
@@ -92,12 +91,12 @@ def print_explanation(
         if upstream not in config.upstreams:
             raise click.UsageError(f"--upstream must be one of {', '.join(config.upstreams)}")
         try:
-            listed, token, given = read_hints(hints), read_token(token_file), read_claims_given(claims)
+            listed, token, given = read_hints(hints), read_token(token_file), parse_claims(claims)
             if given is not None and token is not None:
                 raise ValueError("--claims must not be given with --token")
         except ValueError as wrong:
             raise click.UsageError(str(wrong)) from None
-        identity = asyncio.run(identify(config, upstream, token)) if given is None else claimed(config, upstream, given)
+        identity = asyncio.run(identify(config, upstream, token, given))
         server = asyncio.run(ask_server(config, upstream, identity, token))[0] if online else None
     except ConfigurationError as wrong:
         fail(wrong, WRONG_USE)

@@ -69,7 +69,7 @@ def read_token(file: Path | None) -> str | None:
         raise ValueError(f"--token: {file} does not hold a token") from None
 
 
-def read_claims_given(option: str | None) -> dict[str, Any] | None:
+def parse_claims(option: str | None) -> dict[str, Any] | None:
     """Read claims such as `sub=bob,scope=read write`, or a JSON object; None without an option.
 
     Raises ValueError with a message for the operator.
@@ -129,16 +129,12 @@ def verify_key(config: GatewayConfig, key: str) -> Identity:
     return identity
 
 
-def claimed(
-    config: GatewayConfig, upstream: str, claims: Mapping[str, Any], *, port: int | None = None
-) -> Identity | None:
-    """Return the identity of a token with these claims; None with `auth.mode: none`. Raises TokenRefused.
+def _identity_of(config: GatewayConfig, claims: Mapping[str, Any], audience: str) -> Identity:
+    """Return the identity of a token with these claims. Raises TokenRefused.
 
     The claims are checked as those of a token. Issuer, audience, times and client may be left out: then they
     are such as the gateway accepts. `iss` may be the name of the issuer in the file.
     """
-    if config.auth.mode == "none":
-        return None
     issuers, named = config.auth.to_issuer_settings(), claims.get("iss")
     chosen = [each for each in issuers if named in (each.name, each.issuer) or (named is None and len(issuers) == 1)]
     if not chosen:
@@ -146,7 +142,6 @@ def claimed(
             raise TokenRefused("claims are those of tokens, and all callers have API keys: give the key by --token")
         raise TokenRefused(f"the claim iss must name one of the issuers: {', '.join(each.name for each in issuers)}")
     settings, now = chosen[0], SystemClock().wall()
-    audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
     usual: dict[str, Any] = {
         "aud": list(settings.audience) or audience,
         "iat": now.timestamp(),
@@ -174,15 +169,24 @@ class _IgnoredKeyEvents:
 
 
 async def identify(
-    config: GatewayConfig, upstream: str, token: str | None, *, port: int | None = None
+    config: GatewayConfig,
+    upstream: str,
+    token: str | None,
+    claims: Mapping[str, Any] | None = None,
+    *,
+    port: int | None = None,
 ) -> Identity | None:
     """Verify a token or an API key as a gateway does; None with `auth.mode: none`. Raises TokenRefused.
 
-    The keys of issuers are fetched. Contexts are not needed here, so the key for their references
-    is a random one. `port` is the port of a running listener, None for the configured one.
+    With `claims` the identity is that of a token which has them. Otherwise the keys of issuers are fetched.
+    Contexts are not needed here, so the key for their references is a random one. `port` is the port of a
+    running listener, None for the configured one.
     """
     if config.auth.mode == "none":
         return None
+    audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
+    if claims is not None:
+        return _identity_of(config, claims, audience)
     clock, fetch = SystemClock(), HttpFetcher(config.to_egress())
     issuers = config.auth.to_issuer_settings()
     keys = [(settings, IssuerKeys(settings, fetch, clock, _IgnoredKeyEvents())) for settings in issuers]
@@ -195,7 +199,6 @@ async def identify(
         listener=lambda *_: None,
         on_recall=lambda _: lambda: None,
     )
-    audience = resource_of(config, port or config.server.listen.port, config.upstreams[upstream].path)
     try:
         sent = bearer_token([] if token is None else [f"Bearer {token}"], "")
         if KeyVerifier.is_key(sent):

@@ -8,7 +8,7 @@ from typing import Any
 
 from taskgate.config import GatewayConfig
 from taskgate.explain.evaluate import explanation
-from taskgate.explain.inputs import HINTS, TokenRefused, claimed, identify
+from taskgate.explain.inputs import HINTS, TokenRefused, identify
 from taskgate.operators.access import ApiError
 from taskgate.operators.explain import CallToExplain
 
@@ -26,10 +26,7 @@ async def explain_call(config: GatewayConfig, port: int, call: CallToExplain) ->
         raise ApiError(400, "invalid_body", "claims: must not be given with token")
     token = None if call.token is None else call.token.get_secret_value().strip()
     try:
-        if call.claims is None:
-            identity = await identify(config, call.upstream, token, port=port)
-        else:
-            identity = claimed(config, call.upstream, call.claims, port=port)
+        identity = await identify(config, call.upstream, token, call.claims, port=port)
     except TokenRefused as refused:
         raise ApiError(422, "token_refused", str(refused)) from None
     # All rules of the file are compiled, which takes time that other requests need.

@@ -237,7 +237,7 @@ class OperatorAccess:
         """Whether any token is configured."""
         return bool(self._digests)
 
-    def show_names(self, names_callers: bool) -> None:
+    def show_names(self, *, names_callers: bool) -> None:
         """Show names of callers from now on, or none."""
         self.names_changes += names_callers is not self.names_callers
         self.names_callers = names_callers

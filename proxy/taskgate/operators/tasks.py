@@ -120,18 +120,20 @@ class TaskSelection(Query):
     def texts(self) -> tuple[bytes, ...]:
         """Bytes that each task has in its head, or in the names of its caller, that matches."""
         status = self.status[0].value if len(self.status) == 1 else None
-        # A name may begin as a reference does.
-        caller = None if self.caller is None or self.caller.startswith(CALLER_PREFIX) else self.caller
-        given = (self.upstream, self.tool, self.tenant, self.client, self.issuer, caller, status)
-        found = (None if text is None else text_in_head(text) for text in given)
+        given = (self.upstream, self.tool, self.tenant, self.client, self.issuer, status)
+        found = [None if text is None else text_in_head(text) for text in given]
+        if self.caller is not None:
+            # A name may begin as a reference does: what is behind that is in both, up to the quotation mark.
+            rest = text_in_head(self.caller.removeprefix(CALLER_PREFIX))
+            found.append(None if rest is None else rest[1:])
         return tuple(text for text in found if text is not None)
 
     def matcher(
-        self, reference_of: ReferenceOf, now: datetime, names_of: Callable[[CallerNames | None], CallerNames | None]
+        self, reference_of: ReferenceOf, now: datetime, seen: Callable[[CallerNames | None], CallerNames | None]
     ) -> Callable[[TaskRecord], bool]:
         """The function that tells whether a task matches now. It may run on another thread.
 
-        `names_of` returns the names of a caller that operators see.
+        `seen` returns the names of a caller that operators see.
         """
         oldest = None if self.younger_than is None else now - timedelta(seconds=self.younger_than)
         newest = None if self.older_than is None else now - timedelta(seconds=self.older_than)
@@ -141,7 +143,7 @@ class TaskSelection(Query):
                 (self.upstream is None or record.owner.mount == self.upstream)
                 and (not self.status or record.status in self.status)
                 and (self.tool is None or record.call.tool == self.tool)
-                and self._matches_names(record, names_of(record.caller))
+                and self._matches_names(record, seen(record.caller))
                 and (newest is None or record.created_at <= newest)
                 and (oldest is None or record.created_at >= oldest)
                 and (self.reference is None or reference_of(record.id).startswith(self.reference))

@@ -170,8 +170,8 @@ class TaskStore(Protocol):
 
         An index serves `unfinished`. Records that `wants` rejects are skipped one by one. It is a pure
         function, and may run on another thread. It rejects each record without one of `texts`, which are
-        of `codec.text_in_head`: such a record need not be decoded. A part looks at MOST_SCANNED records
-        at most, so it may be short or empty, and still have a next one. That starts at `after`, the
+        of `codec.text_in_head`, or ends of these: such a record need not be decoded. A part looks at MOST_SCANNED
+        records at most, so it may be short or empty, and still have a next one. That starts at `after`, the
         `next` of the part before. A text that cannot be one finds nothing. A `next` may have the id of a
         task in it, so it is not for logs. A record that is there all the time is found once, or twice if
         it ends meanwhile.

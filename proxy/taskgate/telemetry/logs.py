@@ -188,7 +188,7 @@ def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None, *, na
         "event": _event(record) if own else _WITHHELD,
     }
     if own:
-        line.update(_request_ids(names_callers=names_callers))
+        line.update(_request_fields(names_callers=names_callers))
         for key, value in _fields(record):
             plain = _plain(value)
             line[f"{key}_" if key in _RESERVED_KEYS else key] = plain if hide is None else _hidden(plain, hide)
@@ -200,8 +200,8 @@ def _line_of(record: logging.LogRecord, hide: Callable[[str], str] | None, *, na
     return line
 
 
-def _request_ids(*, names_callers: bool) -> Iterator[tuple[str, Any]]:
-    """The ids of the current request; the caller as in the audit log, its names too with `names_callers`."""
+def _request_fields(*, names_callers: bool) -> Iterator[tuple[str, Any]]:
+    """The ids of the current request, and its caller as in the audit log; its names with `names_callers`."""
     request_context = current()
     if request_context is None:
         return

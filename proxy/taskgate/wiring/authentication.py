@@ -156,7 +156,7 @@ def operator_tokens(config: GatewayConfig) -> Mapping[bytes, Operator]:
 def set_operators(access: OperatorAccess, config: GatewayConfig, tokens: Mapping[bytes, Operator]) -> bool:
     """Give operators the access of a configuration, and return whether `tokens` are others than before."""
     access.shows_payloads = config.admin.payloads
-    access.show_names(config.names_callers)
+    access.show_names(names_callers=config.names_callers)
     access.allowed_hosts = frozenset(config.admin.allowed_hosts)
     return access.replace(tokens)
 

@@ -19,7 +19,7 @@ OPERATOR_TOKEN: Final = "operator.token"  # noqa: S105 - the name of a file
 """The name of the file that `init` writes."""
 _BYTES: Final = 24
 
-log = getLogger("taskgate.cli")
+log = getLogger("taskgate.operators")
 
 
 def new_token(entropy: Entropy) -> bytes:

@@ -133,19 +133,21 @@ def public_documents(config: GatewayConfig, port: int, admin: tuple[str, int]) -
 
     `port` is that of the listener for hosts, and `admin` the address of the other one.
     """
-    page = {} if any(each.path == FRONT_PAGE for each in config.upstreams.values()) else host_page(config, port, admin)
-    return {**metadata_documents(config, port), **page}
+    documents = dict(metadata_documents(config, port))
+    if all(each.path != FRONT_PAGE for each in config.upstreams.values()):
+        documents[FRONT_PAGE] = hosts_page(config, port, admin)
+    return documents
 
 
-def host_page(config: GatewayConfig, port: int, admin: tuple[str, int]) -> Mapping[str, bytes]:
+def hosts_page(config: GatewayConfig, port: int, admin: tuple[str, int]) -> bytes:
     """Return the page of the listener for hosts. Strangers are not told which servers there are."""
     lines = [
         "<p>This address is for MCP hosts, such as Claude Code and VS Code. They call tools of MCP servers here.</p>"
     ]
     server = config.server
     # A reverse proxy on this machine brings strangers.
-    is_public = not server.listen.is_loopback or server.public_url is not None or server.allowed_hosts
-    if not (is_public or server.trusted_proxies):
+    brings_strangers = server.public_url is not None or server.allowed_hosts or server.trusted_proxies
+    if server.listen.is_loopback and not brings_strangers:
         lines.append("<h2>Add a server to a host</h2>")
         for name, upstream in config.upstreams.items():
             url = resource_of(config, port, upstream.path)
@@ -158,7 +160,7 @@ def host_page(config: GatewayConfig, port: int, admin: tuple[str, int]) -> Mappi
             lines.append(f'<p>For operators: <a href="http://{operators}/">http://{operators}/</a></p>')
     else:
         lines.append("<p>Add the URL of a server to a host, with its path. Who operates this gateway knows it.</p>")
-    return {FRONT_PAGE: _page("taskgate", lines)}
+    return _page("taskgate", lines)
 
 
 def operators_page(*, has_console: bool, metrics: str | None) -> bytes:

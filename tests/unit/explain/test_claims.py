@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from taskgate.config import load
-from taskgate.explain.inputs import claimed
+from taskgate.explain.inputs import identify
 from unit.explain.explain_command import ISSUER, run, token
 
 CALL = ("--upstream", "reports", "--tool", "delete_report")
@@ -47,8 +47,8 @@ def test_a_client_may_be_left_out(known: Path) -> None:
     }
 
 
-def test_rules_see_the_claims_of_a_token_but_for_the_client_that_is_left_out(known: Path) -> None:
-    found = claimed(load(known, {}), "reports", {"sub": "bob", "org": "gold", "iss": "corp"})
+async def test_rules_see_the_claims_of_a_token_but_for_the_client_that_is_left_out(known: Path) -> None:
+    found = await identify(load(known, {}), "reports", None, {"sub": "bob", "org": "gold", "iss": "corp"})
     assert found is not None
     assert (found.claims["iss"], found.claims["sub"], found.client_id) == (ISSUER, "bob", None)
     assert {"aud", "exp", "iat"} <= found.claims.keys()

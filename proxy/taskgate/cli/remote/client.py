@@ -207,7 +207,7 @@ def _refusal(reply: Reply) -> str:
     message = error.get("message") if isinstance(error, dict) else error
     said = one_line(message) if isinstance(message, str) else f"HTTP status {reply.status}"
     if reply.status == 401:
-        return f"{said}: give --token FILE with a token of admin.tokens"
+        return f"{said}: give --token FILE with a token of admin.tokens, or the own one in the data directory"
     if reply.status == 421:
         return f"{said}: give --admin an IP address or localhost, or add the name to admin.allowed_hosts"
     return said
