@@ -9,7 +9,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_input, new_record
 from taskgate.domain.events import CallSucceeded, InputRequested, InputWithdrawn, TaskEvent
 from taskgate.domain.record import MAX_TRANSITIONS, CallerNames, OwnerKey, TaskRecord, TaskStatus, Transition
-from taskgate.stores.base import MOST_SCANNED, Store
+from taskgate.stores.base import MOST_SCANNED, Scan, Store
 from taskgate.stores.codec import text_in_head
 from taskgate.stores.references import plain_reference
 
@@ -147,6 +147,35 @@ async def test_a_scan_finds_the_tasks_of_all_owners_once(store: Store) -> None:
     assert sorted(await found(store, unfinished=True)) == [record.id for record in records if record.id != "task-4"]
 
 
+async def test_a_scan_of_all_tasks_finds_the_newest_first(store: Store) -> None:
+    """In any status, and whatever their lists are kept by: the last one expires first."""
+    start, span = EPOCH - timedelta(minutes=1), timedelta(seconds=1)
+    records = [
+        new_record(id=f"task-{at}", created_at=start + at * span, ttl=timedelta(hours=1) - at * 2 * span)
+        for at in range(8)
+    ]
+    await keep(store, *records)
+    for at in (1, 4, 6):
+        await moved(store, records[at], DONE)
+    await moved(store, records[2], CallSucceeded(result="{}", tool_error=True))
+    await moved(store, records[3], asked(1))
+    assert await found(store, unfinished=False) == [record.id for record in reversed(records)]
+
+
+async def test_a_scan_goes_on_behind_what_was_removed_meanwhile(store: Store) -> None:
+    records = [
+        new_record(id=f"task-{at}", created_at=EPOCH + timedelta(0, at), ttl=timedelta(hours=1 + (at == 3)))
+        for at in range(6)
+    ]
+    await keep(store, *records)
+    first = await store.scan(unfinished=False, wants=lambda _: True, after=None, limit=3, now=EPOCH)
+    assert [head.id for head in first.heads] == ["task-5", "task-4", "task-3"]
+    await store.purge(now=records[5].expires_at, limit=1)
+    await keep(store, new_record(id="task-9", created_at=EPOCH + timedelta(0, 9)))
+    rest = await store.scan(unfinished=False, wants=lambda _: True, after=first.next, limit=9, now=EPOCH)
+    assert ([head.id for head in rest.heads], rest.next) == (["task-2", "task-1"], None)
+
+
 async def test_a_scan_shows_heads_as_they_are_now(store: Store) -> None:
     record = new_record(params="{}")
     await keep(store, record)
@@ -251,6 +280,13 @@ async def test_a_part_of_a_scan_looks_at_a_bounded_number_of_tasks(store: Store)
         return False
 
     await keep(store, *(new_record(id=f"task-{at}") for at in range(MOST_SCANNED + 5)))
+    kept = set[str]()
+    place, parts = None, 0
+    while place is not None or not parts:
+        part = await store.scan(unfinished=False, wants=lambda _: True, after=place, limit=4000, now=EPOCH)
+        kept |= {head.id for head in part.heads}
+        place, parts = part.next, parts + 1
+    assert len(kept) == MOST_SCANNED + 5
     for unfinished in (True, False):
         looked = 0
         part = await store.scan(unfinished=unfinished, wants=unwanted, after=None, limit=9, now=EPOCH)
@@ -264,7 +300,7 @@ async def test_a_scan_from_a_place_that_no_part_ended_with_finds_nothing(store: 
     await keep(store, new_record())
     for place in ("", "x", "-1", "9" * 40, "²", "\ud800"):
         part = await store.scan(unfinished=False, wants=lambda _: True, after=place, limit=2, now=EPOCH)
-        assert part == ((), None), place
+        assert part == Scan((), None), place
 
 
 async def test_a_text_that_is_too_long_for_an_id_finds_nothing(store: Store) -> None:

@@ -11,7 +11,7 @@ import pytest
 from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.host.host import Host
-from helpers.server import Hold, ScriptedServer, error
+from helpers.server import Hold, ScriptedServer, error, in_turn, result
 from helpers.waiting import eventually, until
 from interaction.audit_logs import audited, lines, of, told_of
 from interaction.operators import OPS, VIEWER, act, look, look_at_all, tokens
@@ -62,8 +62,9 @@ async def test_a_running_task_is_listed_with_all_that_a_table_shows(gateway: Gat
     page = await look(gateway, TASKS)
     [item] = page["items"]
     assert item.keys() == {
-        "reference", "upstream", "tool", "status", "tool_error", "is_queued", "queue_position", "progress", "caller",
-        "issuer", "subject", "client", "tenant", "created_at", "updated_at", "expires_at", "replica", "is_retrieved",
+        "reference", "upstream", "tool", "status", "tool_error", "reason", "is_queued", "queue_position", "progress",
+        "caller", "issuer", "subject", "client", "tenant", "created_at", "updated_at", "ended_at", "expires_at",
+        "replica", "is_retrieved",
     }  # fmt: skip
     assert (item["upstream"], item["tool"], item["status"]) == ("reports", "report", "working")
     assert (item["caller"], item["is_queued"], page["next"], page["is_complete"]) == ("c_anonymous", False, None, True)
@@ -98,7 +99,35 @@ async def test_filters_choose_the_tasks_of_a_list(gateway: Gateway, host: Host, 
 async def test_the_pages_of_a_list_have_each_task_once(gateway: Gateway, host: Host, hold: Hold, query: str) -> None:
     made = [(await started(gateway, host))[1] for _ in range(5)]
     found = [item["reference"] for item in await look_at_all(gateway, f"{TASKS}?{query}")]
-    assert found == (made[::-1] if "-created" in query else made)
+    assert found == made[::-1]
+
+
+async def test_ended_tasks_are_among_the_others_by_their_creation(gateway: Gateway, host: Host, hold: Hold) -> None:
+    made = [(await started(gateway, host, tool))[1] for tool in ("echo", "report", "echo", "report")]
+    await until(lambda: items(gateway, "?status=completed"), lambda found: len(found) == 2)
+    for query in ("", "?sort=-created", "?status=working,completed"):
+        assert [item["reference"] for item in await items(gateway, query)] == made[::-1], query
+
+
+async def test_failed_tasks_are_those_that_hosts_see_so_with_the_reason_and_their_end(
+    gateway: Gateway, host: Host, server: ScriptedServer, hold: Hold
+) -> None:
+    server.script["broken"] = in_turn(result({"content": [], "isError": True}), error(-32000, "the-secret-error"))
+    wrong, broken, fine, running_ = [
+        (await started(gateway, host, tool))[1] for tool in ("broken", "broken", "echo", "report")
+    ]
+    failed = await until(lambda: items(gateway, "?status=failed"), lambda found: len(found) == 2)
+    assert [(item["reference"], item["status"], item["reason"]) for item in failed] == [
+        (broken, "failed", "jsonrpc_error"),
+        (wrong, "completed", "tool_error"),
+    ]
+    assert all(item["created_at"] <= item["ended_at"] == item["updated_at"] for item in failed)
+    completed = await until(lambda: items(gateway, "?status=completed"), bool)
+    assert [item["reference"] for item in completed] == [fine]
+    assert {item["reference"] for item in await items(gateway, "?status=failed,completed")} == {wrong, broken, fine}
+    [working] = await items(gateway, "?status=working")
+    assert (working["reference"], working["reason"], working["ended_at"]) == (running_, None, None)
+    assert (await look(gateway, f"{TASKS}/{broken}"))["reason"] == "jsonrpc_error"
 
 
 async def test_running_tasks_are_sorted_by_either_time(gateway: Gateway, host: Host, hold: Hold) -> None:

@@ -406,7 +406,7 @@ async def test_a_session_its_place_among_all_and_their_time_change_together(
     expect({})
 
 
-# --- pick ------------------------------------------------------------------------------------------------------------
+# --- fields ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["head", "owner", "expires"])

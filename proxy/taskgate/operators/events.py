@@ -181,7 +181,10 @@ class TaskReader(Protocol):
     """The reader of records of tasks. `TaskRoutes` implements it."""
 
     async def read(self, id_: TaskId) -> TaskRecord | None:
-        """The head of a task; None if there is none, or it has expired. Raises StoreUnavailable."""
+        """The head of a task, with the outcome if it failed; None if there is none, or it has expired.
+
+        Raises StoreUnavailable.
+        """
         ...
 
     def item(self, record: TaskRecord) -> TaskItem:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from pydantic import ConfigDict, Field, StringConstraints
@@ -80,7 +80,7 @@ _REFERENCE: Final = r"^t_[A-Za-z0-9_-]{0,22}$"
 
 
 class TaskSort(StrEnum):
-    """The orders of a list of unfinished tasks; `-` means the newest first."""
+    """The orders of a list; `-` means the newest first. Lists with ended tasks have NEWEST alone."""
 
     CREATED = "created"
     NEWEST = "-created"
@@ -98,7 +98,12 @@ class TaskSelection(Query):
     issuer: Annotated[Text | None, Field(description="The name of the caller's issuer in the configuration.")] = None
     caller: Annotated[CallerName | None, Field(description=CALLER_FILTER)] = None
     status: Annotated[
-        tuple[TaskStatus, ...], Field(description="The statuses, separated by commas; none means all.", max_length=5)
+        tuple[TaskStatus, ...],
+        Field(
+            description="The statuses, separated by commas; none means all. A task whose tool returned an error counts "
+            "as failed.",
+            max_length=5,
+        ),
     ] = ()
     reference: Annotated[
         Annotated[str, StringConstraints(pattern=_REFERENCE)] | None,
@@ -119,7 +124,9 @@ class TaskSelection(Query):
     @property
     def texts(self) -> tuple[bytes, ...]:
         """Bytes that each task has in its head, or in the names of its caller, that matches."""
-        status = self.status[0].value if len(self.status) == 1 else None
+        # The head of a tool's error has another status than it counts as.
+        one = self.status[0] if len(self.status) == 1 else None
+        status = None if one is None or one is TaskStatus.FAILED else one.value
         given = (self.upstream, self.tool, self.tenant, self.client, self.issuer, status)
         found = [None if text is None else text_in_head(text) for text in given]
         if self.caller is not None:
@@ -141,7 +148,7 @@ class TaskSelection(Query):
         def matches(record: TaskRecord) -> bool:
             return (
                 (self.upstream is None or record.owner.mount == self.upstream)
-                and (not self.status or record.status in self.status)
+                and (not self.status or _outward_status(record) in self.status)
                 and (self.tool is None or record.call.tool == self.tool)
                 and self._matches_names(record, seen(record.caller))
                 and (newest is None or record.created_at <= newest)
@@ -166,7 +173,7 @@ class TaskListQuery(TaskSelection, ListQuery):
 
     sort: Annotated[
         TaskSort | None,
-        Field(description="The order, if `status` has only working and input_required; oldest first by default."),
+        Field(description="The order: newest first by default; others if `status` has only working, input_required."),
     ] = None
 
 
@@ -229,6 +236,10 @@ class TaskItem(NamedAnswer):
     tool: str
     status: TaskStatus
     tool_error: Annotated[bool, Field(description="Whether the result is an error of the tool.")]
+    reason: Annotated[
+        FaultReason | Literal["tool_error"] | None,
+        Field(description="Why it failed, in a word; null if it did not, or if that is not known."),
+    ]
     is_queued: Annotated[bool, Field(description="Whether the call waits for a permit, and is not sent.")]
     queue_position: Annotated[int | None, Field(description="Calls that are sent before it, as last stored.")]
     progress: Annotated[
@@ -236,7 +247,8 @@ class TaskItem(NamedAnswer):
     ]
     caller: Annotated[str, Field(description="The reference of the caller.")]
     created_at: datetime
-    updated_at: datetime
+    updated_at: Annotated[datetime, Field(description="The last change: of the status, or of what the server said.")]
+    ended_at: Annotated[datetime | None, Field(description="When it ended; null while it runs.")]
     expires_at: datetime
     replica: Annotated[str | None, Field(description="The replica that has the lease, while the task runs.")]
     is_retrieved: Annotated[bool, Field(description="Whether the caller has fetched the result.")]
@@ -248,7 +260,7 @@ class TaskPage(Answer):
     now: Annotated[datetime, Field(description="The time of the answer, by which ages count.")]
     items: tuple[TaskItem, ...]
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last one.")]
-    is_complete: Annotated[bool, Field(description="False if there are more unfinished tasks than are sorted: 10,000.")]
+    is_complete: Annotated[bool, Field(description="False if there are more tasks than are sorted together: 10,000.")]
 
 
 class TaskTransition(Answer):
@@ -460,8 +472,8 @@ class TaskRoutes:
 
     async def _list(self, call: ApiCall) -> TaskPage:
         query: TaskListQuery = call.query
-        if query.sort is not None and not query.is_unfinished:
-            text = "sort: needs status=working,input_required; other lists have the order of the store"
+        if query.sort not in (None, TaskSort.NEWEST) and not query.is_unfinished:
+            text = "sort: needs status=working,input_required; other lists have the newest first"
             raise ApiError(400, "invalid_query", text)
         place = None if query.cursor is None else self._cursors.open(query.cursor, query.listing)
         return await (self._sorted(query, place) if query.is_unfinished else self._stored(query, place))
@@ -477,7 +489,7 @@ class TaskRoutes:
             now=now,
             texts=query.texts,
         )
-        sort = query.sort or TaskSort.CREATED
+        sort = query.sort or TaskSort.NEWEST
         is_by_creation, is_descending = sort.endswith("created"), sort.startswith("-")
         # A record may be found twice. Equal times are told apart by the reference.
         found = {record.id: record for record in part.heads}
@@ -489,11 +501,11 @@ class TaskRoutes:
         keyed.sort(key=lambda row: row[0], reverse=is_descending)
         page = keyed[: query.limit]
         following = self._cursors.seal(list(page[-1][0]), query.listing) if len(keyed) > query.limit else None
-        items = tuple(self.item(record) for _, record in page)
+        items = tuple([self.item(record) for _, record in page])
         return TaskPage(now=now, items=items, next=following, is_complete=part.next is None)
 
     async def _stored(self, query: TaskListQuery, place: list[Any] | None) -> TaskPage:
-        """A page of tasks in the order of the store."""
+        """A page of tasks as the store finds them: the newest first."""
         now = self._clock.now()
         part = await self._store.scan(
             unfinished=False,
@@ -504,13 +516,17 @@ class TaskRoutes:
             texts=query.texts,
         )
         following = None if part.next is None else self._cursors.seal([part.next], query.listing)
-        return TaskPage(now=now, items=tuple(map(self.item, part.heads)), next=following, is_complete=True)
+        items = tuple([self.item(await self._with_fault(head)) for head in part.heads])
+        return TaskPage(now=now, items=items, next=following, is_complete=part.in_order)
+
+    async def _with_fault(self, head: TaskRecord) -> TaskRecord:
+        """The record with its outcome, if it failed: no head has the reason. Others as they are."""
+        if head.status is not TaskStatus.FAILED:
+            return head
+        return await self._store.load(head.owner, head.id, now=self._clock.now(), bodies=True) or head
 
     async def _show(self, call: ApiCall) -> TaskDetail:
         record = await self._found(call.parameters["reference"])
-        if record.status is TaskStatus.FAILED:
-            whole = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
-            record = whole or record
         changes = await self._store.transitions(record.id)
         lease, is_running = record.lease, not record.status.is_terminal
         peer, outcome = record.call.peer, record.outcome
@@ -653,7 +669,7 @@ class TaskRoutes:
         return cancelled
 
     async def _found(self, reference: str) -> TaskRecord:
-        """The head of the task with that reference. Raises ApiError (404)."""
+        """The task with that reference, as `read` returns it. Raises ApiError (404)."""
         id_ = await self._store.referred(reference)
         record = None if id_ is None else await self.read(id_)
         if record is None:
@@ -661,13 +677,15 @@ class TaskRoutes:
         return record
 
     async def read(self, id_: TaskId) -> TaskRecord | None:
-        """The head of a task; None if there is none, or it has expired."""
+        """The head of a task, with the outcome if it failed; None if there is none, or it has expired."""
         owner = await self._store.owner_of(id_)
-        return None if owner is None else await self._store.load(owner, id_, now=self._clock.now())
+        head = None if owner is None else await self._store.load(owner, id_, now=self._clock.now())
+        return None if head is None else await self._with_fault(head)
 
     def item(self, record: TaskRecord) -> TaskItem:
-        """What a list shows of a task."""
+        """What a list shows of a task. The reason of a failed one is in its outcome."""
         is_running = not record.status.is_terminal
+        fault = record.outcome.reason if isinstance(record.outcome, Faulted) else None
         is_queued = is_running and not record.dispatched
         names = self._access.names(record.caller)
         return TaskItem(
@@ -676,6 +694,7 @@ class TaskRoutes:
             tool=record.call.tool,
             status=record.status,
             tool_error=record.tool_error,
+            reason="tool_error" if record.tool_error else fault,
             is_queued=is_queued,
             queue_position=queue_position(record.status_message) if is_queued else None,
             # That of an ended task repeats its result.
@@ -684,6 +703,7 @@ class TaskRoutes:
             **names_of(names) or {"tenant": record.tenant},
             created_at=record.created_at,
             updated_at=record.updated_at,
+            ended_at=None if is_running else record.updated_at,
             expires_at=record.expires_at,
             replica=record.lease.holder if is_running and record.lease is not None else None,
             is_retrieved=record.retrieved,
@@ -757,6 +777,11 @@ def _value(text: RawJson | LargeJson | None) -> list[bytes]:
 
 def _listed(items: list[list[bytes]]) -> list[bytes]:
     return [part for index, item in enumerate(items) for part in ([b",", *item] if index else item)]
+
+
+def _outward_status(record: TaskRecord) -> TaskStatus:
+    """The status that hosts see: an error of the tool is a failure."""
+    return TaskStatus.FAILED if record.tool_error else record.status
 
 
 def _text(value: object) -> str | None:

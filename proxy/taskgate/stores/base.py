@@ -95,10 +95,14 @@ MOST_SCANNED: Final = 10_000
 
 
 class Scan(NamedTuple):
-    """Heads of records of all owners, and where the next part starts; `next` is None only after the last one."""
+    """Heads of records of all owners, and where the next part starts; `next` is None only after the last one.
+
+    `in_order` is False if the store has more records than it sorts.
+    """
 
     heads: tuple[TaskRecord, ...]
     next: str | None
+    in_order: bool = True
 
 
 class TaskStore(Protocol):
@@ -166,15 +170,17 @@ class TaskStore(Protocol):
         now: datetime,
         texts: Collection[bytes] = (),
     ) -> Scan:
-        """Find unexpired records of all owners, in an order of the store.
+        """Find unexpired records of all owners, the newest first.
 
-        An index serves `unfinished`. Records that `wants` rejects are skipped one by one. It is a pure
-        function, and may run on another thread. It rejects each record without one of `texts`, which are
-        of `codec.text_in_head`, or ends of these: such a record need not be decoded. A part looks at MOST_SCANNED
-        records at most, so it may be short or empty, and still have a next one. That starts at `after`, the
-        `next` of the part before. A text that cannot be one finds nothing. A `next` may have the id of a
-        task in it, so it is not for logs. A record that is there all the time is found once, or twice if
-        it ends meanwhile.
+        With `unfinished` only those that have not ended are found, by an index and in its order. A store may
+        sort the newest MOST_SCANNED records apart from older ones, and tells so.
+
+        Records that `wants` rejects are skipped one by one. It is a pure function, and may run on another
+        thread. It rejects each record without one of `texts`, which are of `codec.text_in_head`, or ends of
+        these: such a record need not be decoded. A part looks at MOST_SCANNED records at most, so it may be
+        short or empty, and still have a next one. That starts at `after`, the `next` of the part before. A
+        text that cannot be one finds nothing. A `next` may have the id of a task in it, so it is not for
+        logs. A record that is there all the time is found once, or twice if it ends meanwhile.
         """
         ...
 

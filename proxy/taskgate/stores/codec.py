@@ -322,7 +322,10 @@ def number_function(reference_of: ReferenceOf) -> Callable[[TaskId], int]:
 
 
 def unpack_place(place: str | None) -> int | None:
-    """Decode the number after which a part of a scan starts; None for a text that no part ended with."""
+    """Decode the number behind which a part of a scan starts, 0 for the first.
+
+    None for a text that no part ended with.
+    """
     if place is None:
         return 0
     return int(place) if place.isdecimal() and len(place) < _PLACE_LENGTH else None

@@ -261,15 +261,16 @@ class MemoryStore:
         texts: Collection[bytes] = (),
     ) -> Scan:
         self._check()
-        # Numbers begin at 1.
-        least = unpack_place(after)
-        if least is None:
+        place = unpack_place(after)
+        if place is None:
             return Scan((), None)
         if unfinished:
-            found = (number for id in self._unfinished if (number := self._tasks[id].number) > least)
+            found = (number for id in self._unfinished if (number := self._tasks[id].number) > place)
             numbers = heapq.nsmallest(MOST_SCANNED + 1, found)
         else:
-            numbers = list(islice((number for number in self._numbered if number > least), MOST_SCANNED + 1))
+            # Numbers begin at 1, so no part but the first starts at 0.
+            older = (number for number in reversed(self._numbered) if not place or number < place)
+            numbers = list(islice(older, MOST_SCANNED + 1))
         heads: list[TaskRecord] = []
         for scanned, number in enumerate(numbers, 1):
             head = self._tasks[self._numbered[number]].head

@@ -49,7 +49,8 @@ def item_of(record: TaskRecord) -> TaskItem:
     return TaskItem(
         reference=f"t_{record.id}", upstream="reports", tool="report", status=record.status, tool_error=False,
         is_queued=False, queue_position=None, progress=record.status_message, caller="c_one", tenant=None,
-        created_at=EPOCH, updated_at=record.updated_at, expires_at=EPOCH, replica=None, is_retrieved=record.retrieved,
+        created_at=EPOCH, updated_at=record.updated_at, ended_at=None, expires_at=EPOCH, replica=None,
+        reason=None, is_retrieved=record.retrieved,
     )  # fmt: skip
 
 

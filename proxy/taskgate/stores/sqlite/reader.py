@@ -178,15 +178,14 @@ def scan(
     now: int,
     connection: sqlite3.Connection,
 ) -> Scan:
-    """A part of the records of all owners, in the order of their rows; `now` is packed."""
+    """A part of the records of all owners, by their rows; `now` is packed."""
     statement = sql.SCAN_UNFINISHED if unfinished else sql.SCAN
-    least = unpack_place(after)
-    if least is None:
+    last = unpack_place(after)
+    if last is None:
         return Scan((), None)
     # One more than a part may look at: is there a next one?
-    rows = connection.execute(statement, (least, MOST_SCANNED + 1))
+    rows = connection.execute(statement, (last, MOST_SCANNED + 1))
     heads: list[TaskRecord] = []
-    last = least
     for scanned, (seq, packed, holder, until, expires, caller) in enumerate(rows):
         if len(heads) == limit or scanned == MOST_SCANNED:
             rows.close()

@@ -108,8 +108,10 @@ TAKEN: Final = "SELECT id, head, expires, CAST(caller AS BLOB) FROM tasks WHERE 
 LOAD_PARAMS: Final = "SELECT coalesce(params, body) FROM tasks LEFT JOIN params ON task = seq WHERE seq = ?"
 RENEW: Final = "UPDATE tasks SET lease_until = ? WHERE holder = ? AND reference IN (SELECT value FROM json_each(?))"
 
+# The newest first. Numbers of rows begin at 1, so no part but the first starts at 0.
 SCAN: Final = """
-    SELECT seq, head, holder, lease_until, expires, CAST(caller AS BLOB) FROM tasks WHERE seq > ? ORDER BY seq LIMIT ?
+    SELECT seq, head, holder, lease_until, expires, CAST(caller AS BLOB) FROM tasks
+    WHERE seq < coalesce(nullif(?, 0), 9223372036854775807) ORDER BY seq DESC LIMIT ?
 """
 # The numbers alone are sorted, which the index of all unfinished tasks has.
 SCAN_UNFINISHED: Final = """

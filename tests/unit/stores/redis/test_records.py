@@ -17,7 +17,7 @@ from taskgate.domain.limits import Caps
 from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import OwnerWatch, RecordChange, TaskWatch
+from taskgate.stores.base import OwnerWatch, RecordChange, Scan, TaskWatch
 from taskgate.stores.codec import as_head, pack_time
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records.store import RedisStore
@@ -242,11 +242,11 @@ async def test_a_server_without_memory_refuses_what_is_new_and_serves_what_there
             page = await store.page(OWNER, where=TaskFilter(), order=UP, after=None, limit=9, now=EPOCH)
             assert len(page.tasks) == 1
             part = await store.scan(unfinished=True, wants=lambda _: False, after=None, limit=1, now=EPOCH)
-            assert part == ((), None)
+            assert part == Scan((), None)
             part = await store.scan(unfinished=True, wants=lambda _: True, after=None, limit=1, now=EPOCH)
             assert part.heads == (as_head(record),)
             part = await store.scan(unfinished=True, wants=lambda _: True, after=part.next, limit=1, now=EPOCH)
-            assert part == ((), None)
+            assert part == Scan((), None)
             assert (await store.census()).tasks[TaskStatus.WORKING] == 1
             assert await store.purge(now=record.expires_at, limit=9) == (as_head(record),)
             server.ask("CONFIG", "SET", "maxmemory", "0")

@@ -12,7 +12,7 @@ replaces `low`, or `high` if descending.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -37,7 +37,9 @@ LOOKS: Final = 1000
 
 _AT_ONCE: Final = 500
 """Heads that a scan decodes before other work has its turn."""
-_PLACE: Final = re.compile(r"([0-9]) ([0-9]{1,18}) ((?:[0-9a-f]{2}){0,4096})")
+_MEMBER: Final = r"([0-9]{1,18}) ((?:[0-9a-f]{2}){0,4096})"
+_PLACE: Final = re.compile(_MEMBER)
+_PLACES: Final = re.compile(f"{_MEMBER} {_MEMBER}")
 
 _MOST: Final = 10**rows.TIME_WIDTH
 _EMPTY_PAGE: Final = Page(tasks=(), next=None)
@@ -58,6 +60,20 @@ class _Bounds(NamedTuple):
     high: bytes
     other_after: int
     other_before: int
+
+
+class _Place(NamedTuple):
+    """A task by a time: its expiry, or its creation. A scan goes on behind it."""
+
+    time: int
+    member: bytes
+
+    def text(self) -> str:
+        return f"{self.time} {self.member.hex()}"
+
+
+_LAST: Final = _Place(_MOST - 1, b"")
+"""A place later than all."""
 
 
 class PageReader:
@@ -102,40 +118,93 @@ class PageReader:
             low, high = (low, bound) if order.descending else (bound, high)
         return Page(tasks=_tasks(found), next=_position(bound[1:]))
 
-    async def scan(
+    async def scan_unfinished(
         self,
-        unfinished: bool,
         wants: Callable[[TaskRecord], bool],
         texts: Collection[bytes],
         after: str | None,
         limit: int,
         now: datetime,
     ) -> Scan:
-        """A part of the tasks of all owners, by expiry; those of each state come together.
-
-        A task whose state changes meanwhile may be found in both.
-        """
-        sets = rows.ALL_UNFINISHED if unfinished else rows.ALL_TASKS
+        """A part of the unfinished tasks of all owners, by expiry."""
         looks, moment = 0, pack_time(now)
-        start = str(moment)
-        place = _Place(0, start, b"") if after is None else _unpack_place(after, len(sets))
+        place = _Place(moment, b"") if after is None else _unpack_place(after)
         heads: list[TaskRecord] = []
         while place is not None and looks < MOST_SCANNED:
             wanted = min(_AT_ONCE, MOST_SCANNED - looks)
-            arguments: list[Value] = [self._root, sets[place.at], place.score, place.member, wanted]
+            arguments: list[Value] = [self._root, rows.ALL_UNFINISHED, place.time, place.member, wanted]
             part = await self._client.run(rows.SCAN, self._keys, arguments)
             for id, expires, head, holder, until, caller in part:
                 looks += 1
-                place = _Place(place.at, expires.decode(), id)
-                may_match = head is not None and int(expires) > moment and has_texts(texts, head, caller or b"")
+                place = _Place(int(expires), id)
+                may_match = head is not None and place.time > moment and has_texts(texts, head, caller or b"")
                 record = _scanned(head, holder, until, expires, caller) if may_match else None
                 if record is not None and wants(record):
                     heads.append(record)
                     if len(heads) == limit:
                         return Scan(tuple(heads), place.text())
             if len(part) < wanted:
-                place = _Place(place.at + 1, start, b"") if place.at + 1 < len(sets) else None
+                place = None
         return Scan(tuple(heads), None if place is None else place.text())
+
+    async def scan_newest(
+        self,
+        wants: Callable[[TaskRecord], bool],
+        texts: Collection[bytes],
+        after: str | None,
+        limit: int,
+        now: datetime,
+    ) -> Scan:
+        """A part of the tasks of all owners, the newest first.
+
+        No set has them by their creation. So of those that expire last, at most MOST_SCANNED, the times are
+        read and sorted; older ones follow in the same way. Only the heads of a part are read.
+        """
+        moment = pack_time(now)
+        end, place = (_LAST, _LAST) if after is None else _unpack_places(after)
+        if end is None or place is None:
+            return Scan((), None)
+        arguments: list[Value] = [self._root, moment, end.time, end.member, MOST_SCANNED + 1, *rows.ALL_TASKS]
+        sets = await self._client.run(rows.NEWEST, self._keys, arguments)
+        # Pairs of a flat list, whose first is the member.
+        members = [_Place(int(found[at + 1]), found[at]) for found in sets for at in range(0, len(found), 2)]
+        members.sort(reverse=True)
+        is_whole = len(members) <= MOST_SCANNED
+        del members[MOST_SCANNED:]
+        following = None if is_whole else f"{members[-1].text()} {_LAST.text()}"
+        order = [each async for each in self._created(members) if each < place]
+        order.sort(reverse=True)
+        heads: list[TaskRecord] = []
+        start, wanted = 0, limit
+        while start < len(order):
+            part = order[start : start + wanted]
+            values = await self._fields([each.member for each in part], "head", "holder", "until", "expires", "caller")
+            for at, (head, holder, until, expires, caller) in enumerate(values, start + 1):
+                if head is None or expires is None or not expires.isdigit() or int(expires) <= moment:
+                    continue
+                may_match = has_texts(texts, head, caller or b"")
+                record = _scanned(head, holder or b"", until or b"0", expires, caller) if may_match else None
+                if record is not None and wants(record):
+                    heads.append(record)
+                    if len(heads) == limit:
+                        if at < len(order):
+                            following = f"{end.text()} {order[at - 1].text()}"
+                        return Scan(tuple(heads), following, is_whole and end == _LAST)
+            start, wanted = start + len(part), _AT_ONCE
+        return Scan(tuple(heads), following, is_whole and end == _LAST)
+
+    async def _created(self, members: Sequence[_Place]) -> AsyncIterator[_Place]:
+        """The members that are tasks, by the time of their creation."""
+        for start in range(0, len(members), LOOKS):
+            ids = [each.member for each in members[start : start + LOOKS]]
+            for id, (created,) in zip(ids, await self._fields(ids, "created"), strict=True):
+                if created and created.isdigit():
+                    yield _Place(int(created), id)
+
+    async def _fields(self, ids: Sequence[Value], *names: str) -> list[list[bytes | None]]:
+        """These fields of the rows of tasks; without values for a row that is not there."""
+        found = await self._client.run(rows.FIELDS, self._keys, (self._root, len(names), *names, *ids))
+        return [[None] * len(names) if row is None else row for row in found]
 
     async def _of_ids(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, now: datetime
@@ -146,12 +215,13 @@ class PageReader:
         if not ids:
             return []
         name, moment = rows.owner_name(owner).encode(), pack_time(now)
-        rows_found = await self._client.run(rows.PICK, self._keys, (self._root, *ids))
         mine = (
             (head, expires)
-            for head, owner_found, expires in rows_found
+            for head, owner_found, expires in await self._fields(ids, "head", "owner", "expires")
             if head is not None
             and owner_found == name
+            and expires is not None
+            and expires.isdigit()
             and int(expires) > moment
             and not (where.unfetched and is_retrieved(head))
         )
@@ -160,23 +230,18 @@ class PageReader:
         return [task for task in tasks if after is None or _is_past(task.position(order.by), after, order)]
 
 
-class _Place(NamedTuple):
-    """The place where a scan goes on: behind a member of a set, with its score, or behind all of this score."""
-
-    at: int
-    score: str
-    member: bytes
-
-    def text(self) -> str:
-        return f"{self.at} {self.score} {self.member.hex()}"
-
-
-def _unpack_place(text: str, sets: int) -> _Place | None:
-    """Decode a place in one of so many sets; None for a text that is none."""
+def _unpack_place(text: str) -> _Place | None:
+    """Decode a place; None for a text that is none."""
     match = _PLACE.fullmatch(text)
-    if match is None or int(match[1]) >= sets:
-        return None
-    return _Place(int(match[1]), match[2], bytes.fromhex(match[3]))
+    return None if match is None else _Place(int(match[1]), bytes.fromhex(match[2]))
+
+
+def _unpack_places(text: str) -> tuple[_Place | None, _Place | None]:
+    """Decode two places, by expiry and by creation; None for a text that is none."""
+    match = _PLACES.fullmatch(text)
+    if match is None:
+        return None, None
+    return _Place(int(match[1]), bytes.fromhex(match[2])), _Place(int(match[3]), bytes.fromhex(match[4]))
 
 
 def _scanned(

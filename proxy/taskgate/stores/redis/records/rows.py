@@ -73,7 +73,8 @@ RENEW: Final = _script("renew")
 LAPSED: Final = _script("lapsed")
 PURGE: Final = _script("purge")
 PAGE: Final = _script("page")
-PICK: Final = _script("pick")
+FIELDS: Final = _script("fields")
+NEWEST: Final = _script("newest")
 RESTORE: Final = _script("restore")
 WITHDRAW: Final = _script("withdraw")
 COUNT: Final = _script("count")
@@ -202,13 +203,10 @@ def read_head(
 
 _STATE_NAMES: Final = {state: state.status.value + ("!" if state.tool_error else "") for state in STATES}
 ALL_STATES: Final = tuple(_STATE_NAMES.values())
-ALL_UNFINISHED: Final = ("unfinished:everybody",)
-"""The sets with the unfinished tasks of all owners, by expiry."""
-ALL_TASKS: Final = (
-    *ALL_UNFINISHED,
-    *(f"all:{_STATE_NAMES[state]}" for state in STATES if state.status.is_terminal),
-)
-"""Those with all tasks. A task only moves from the first to one of the others, so a scan in this order misses none."""
+ALL_UNFINISHED: Final = "unfinished:everybody"
+"""The set with the unfinished tasks of all owners, by expiry."""
+ALL_TASKS: Final = tuple(f"all:{name}" for name in ALL_STATES)
+"""The sets that have all tasks together."""
 
 
 @lru_cache(maxsize=1024)

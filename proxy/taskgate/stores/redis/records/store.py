@@ -319,7 +319,8 @@ class RedisStore:
         texts: Collection[bytes] = (),
     ) -> Scan:
         self._check()
-        return await self._pages.scan(unfinished, wants, texts, after, limit, now)
+        scan = self._pages.scan_unfinished if unfinished else self._pages.scan_newest
+        return await scan(wants, texts, after, limit, now)
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         self._check()
