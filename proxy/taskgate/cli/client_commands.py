@@ -5,6 +5,7 @@ As in `commands`, each loads the module that does its work when it is called.
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -269,6 +270,10 @@ def _client(admin: str, token_file: Path | None) -> "AdminClient":
         raise click.UsageError(str(wrong)) from None
 
 
+def _sorted_by(text: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option("--sort", type=click.Choice(["created", "-created", "updated", "-updated"]), help=text, **more)
+
+
 @click.group("tasks", cls=HelpfulGroup)
 def tasks() -> None:
     """List, show, cancel and watch tasks of a running gateway."""
@@ -283,29 +288,42 @@ def tasks() -> None:
 @click.option("--issuer", metavar="NAME", callback=_read_text, help="Tasks of callers of that issuer.")
 @click.option("--status", "statuses", type=click.Choice(_STATUSES), multiple=True, help="Tasks in one of these.")
 @click.option("--unfinished", is_flag=True, help="Short for --status working --status input_required.")
+@click.option("--failed", is_flag=True, help="Short for --status failed: with errors of tools.")
 @click.option("--reference", metavar="PREFIX", callback=_read_text, help="Tasks whose reference begins so, t_….")
 @click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
 @click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
-@click.option(
-    "--sort",
-    type=click.Choice(["created", "-created", "updated", "-updated"]),
-    help="Order of unfinished tasks; - is newest first.",
-)
+@_sorted_by("Order of unfinished tasks; - is newest first, the default.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The most tasks.")
+@click.option("-q", "--quiet", is_flag=True, help="Print references alone, one a line.")
+@click.option("--watch", is_flag=True, help="Show the list on a screen that follows changes, until q.")
 @_with_client
-def list_tasks(admin: str, token_file: Path | None, limit: int, as_json: bool, **filters: Any) -> None:
-    """List tasks of all callers.
+def list_tasks(
+    admin: str, token_file: Path | None, limit: int, quiet: bool, watch: bool, as_json: bool, **filters: Any
+) -> None:
+    """List tasks of all callers, the newest first.
 
-    A terminal shows a table. Otherwise each task is a line with tabs between its cells. A task whose
-    tool returned an error has the status completed here.
+    A terminal shows a table. Otherwise each task is a line with tabs between its cells. TOOK is the time
+    until the end, SILENT that since the last change. A task whose tool returned an error is failed, as
+    for hosts; JSON has the status and tool_error.
     """
     from taskgate.cli.remote import tasks as work
 
-    statuses = [*filters.pop("statuses"), *(["working", "input_required"] if filters.pop("unfinished") else [])]
-    if filters["sort"] is not None and (not statuses or {*statuses} - {"working", "input_required"}):
-        raise click.UsageError("--sort needs --unfinished: other lists have the order of the store.")
+    if quiet + watch + as_json > 1:
+        raise click.UsageError("Give one of -q, --watch and --json.")
+    if watch and not sys.stdout.isatty():
+        raise click.UsageError("--watch needs a terminal; `taskgate events --kinds task` prints lines.")
+    statuses = [*filters.pop("statuses")]
+    statuses += ["working", "input_required"] if filters.pop("unfinished") else []
+    statuses += ["failed"] if filters.pop("failed") else []
+    is_unfinished = bool(statuses) and not {*statuses} - {"working", "input_required"}
+    if filters["sort"] not in (None, "-created") and not is_unfinished:
+        raise click.UsageError("--sort needs --unfinished: other lists have the newest first.")
     filters["status"] = ",".join(dict.fromkeys(statuses)) or None
-    work.list_tasks(_client(admin, token_file), filters, limit, as_json)
+    client = _client(admin, token_file)
+    if watch:
+        work.watch_tasks(client, filters, limit)
+    else:
+        work.list_tasks(client, filters, limit, "json" if as_json else "references" if quiet else "table")
 
 
 @tasks.command("show")
@@ -352,10 +370,11 @@ def cancel_tasks(
 @click.option("--older-than", metavar="DURATION", callback=_read_duration, help="Created at least so long ago: 10m.")
 @click.option("--younger-than", metavar="DURATION", callback=_read_duration, help="Created at most so long ago.")
 @_reason
+@click.option("--dry-run", is_flag=True, help="Print the references of the tasks that match, and cancel none.")
 @click.option("--yes", is_flag=True, help="Cancel without a confirmation.")
 @_with_client
 def cancel_many(
-    reason: str | None, admin: str, token_file: Path | None, yes: bool, as_json: bool, **filters: Any
+    reason: str | None, admin: str, token_file: Path | None, dry_run: bool, yes: bool, as_json: bool, **filters: Any
 ) -> None:
     """Cancel all unfinished tasks that match, after a confirmation of their number.
 
@@ -369,7 +388,10 @@ def cancel_many(
     filters["status"] = None if filters["status"] is None else [filters["status"]]
     if all(each is None for each in filters.values()):
         raise click.UsageError("Give at least one filter, such as --upstream NAME.")
-    work.cancel_many(_client(admin, token_file), filters, reason, yes, as_json)
+    if dry_run:
+        work.count_many(_client(admin, token_file), filters, as_json)
+    else:
+        work.cancel_many(_client(admin, token_file), filters, reason, yes, as_json)
 
 
 @tasks.command("watch")
@@ -458,6 +480,26 @@ def callers(admin: str, token_file: Path | None, caller: str | None, limit: int,
     list_callers(_client(admin, token_file), caller, limit, as_json)
 
 
+@_command("events")
+@click.option(
+    "--kinds",
+    type=click.Choice(["task", "upstream", "refusal"]),
+    multiple=True,
+    default=("task", "upstream", "refusal"),
+    help="Events of one of these alone.",
+)
+@_with_client
+def events(admin: str, token_file: Path | None, kinds: tuple[str, ...], as_json: bool) -> None:
+    """Print a line for each event of a running gateway, until Ctrl-C.
+
+    Events are changes of tasks at all replicas, and those of upstreams and refusals at the one that
+    answers. With --json a line is a document.
+    """
+    from taskgate.cli.remote.events import print_events
+
+    print_events(_client(admin, token_file), kinds, as_json)
+
+
 @_command("top")
 @click.option(
     "--interval",
@@ -467,13 +509,14 @@ def callers(admin: str, token_file: Path | None, caller: str | None, limit: int,
     show_default=True,
     help="The shortest time from one state to the next.",
 )
+@_sorted_by("Order of the tasks; - is newest first.", default="created", show_default=True)
 @click.option("--once", is_flag=True, help="Print one snapshot and end.")
 @_with_client
 def top(admin: str, token_file: Path | None, **options: Any) -> None:
-    """Show upstreams and unfinished tasks on a screen, the oldest tasks first, until Ctrl-C.
+    """Show upstreams and unfinished tasks on a screen, until q or Ctrl-C.
 
-    It follows the event stream of the gateway, so a change shows within 2 s.
-    Without a terminal it prints one snapshot.
+    s sorts by another time: of the creation, or of the last change. It follows the event stream of the
+    gateway, so a change shows within 2 s. Without a terminal it prints one snapshot.
     """
     from taskgate.cli.remote.top import show_top
 
@@ -481,6 +524,6 @@ def top(admin: str, token_file: Path | None, **options: Any) -> None:
 
 
 CLIENT_COMMANDS: Final = (
-    version, completion, health, doctor, init, keys, examples, call, tasks, upstreams, callers, top,
+    version, completion, health, doctor, init, keys, examples, call, tasks, upstreams, callers, events, top,
 )  # fmt: skip
 """The commands of this module, which `cli` adds to the program."""

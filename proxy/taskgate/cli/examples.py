@@ -48,6 +48,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate doctor --config taskgate.yaml --admin http://127.0.0.1:9464",
         "taskgate doctor --config taskgate.yaml --json > report.json",
     ),
+    "events": (
+        "taskgate events --token operator.token",
+        "taskgate events --kinds task --json --token operator.token",
+    ),
     "examples": ("taskgate examples ./taskgate-examples",),
     "explain": (
         "taskgate explain --config taskgate.yaml --upstream reports --tool generate_report",
@@ -88,16 +92,18 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "tasks cancel": (
         "taskgate tasks cancel t_Pix6lDlMKzSHtQcVSLXj5g --reason 'the database is down' --token operator.token",
-        "taskgate tasks ls --unfinished --tool slow_report | cut -f1 | grep ^t_ | xargs taskgate tasks cancel",
+        "taskgate tasks ls -q --unfinished --tool slow_report | xargs taskgate tasks cancel",
     ),
     "tasks cancel-many": (
+        "taskgate tasks cancel-many --upstream reports --older-than 1h --dry-run --token operator.token",
         "taskgate tasks cancel-many --upstream reports --older-than 1h --token operator.token",
         "taskgate tasks cancel-many --caller c_x7 --yes --json --token operator.token",
     ),
     "tasks ls": (
         "taskgate tasks ls --token operator.token",
         "taskgate tasks ls --unfinished --sort created --older-than 10m --token operator.token",
-        "taskgate tasks ls --upstream reports --status failed --younger-than 1h --json --token operator.token",
+        "taskgate tasks ls --failed --upstream reports --younger-than 1h --json --token operator.token",
+        "taskgate tasks ls --unfinished --watch --token operator.token",
     ),
     "tasks show": (
         "taskgate tasks show t_Pix6lDlMKzSHtQcVSLXj5g --token operator.token",
@@ -112,6 +118,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "top": (
         "taskgate top --token operator.token",
+        "taskgate top --sort updated --token operator.token",
         "taskgate top --once --json --token operator.token",
     ),
     "upstreams": (
@@ -166,6 +173,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     },
     "completion": _PRINTED,
     "doctor": {0: "no problem was found", 1: "a problem was found", 2: "the command line is wrong"},
+    "events": {0: "Ctrl-C", 1: "the gateway refused, or was not reached at the start", 2: _USE},
     "examples": {0: _DONE, 1: "a file could not be written", 2: "a file exists, or the command line is wrong"},
     "explain": {0: _DONE, 1: "the token or the claims were refused, or the server was not reached", 2: _CONFIGURATION},
     "health": {0: "ready", 1: "not ready, draining, or not reached", 2: "the command line is wrong"},

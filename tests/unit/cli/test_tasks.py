@@ -103,10 +103,56 @@ def test_a_list_is_lines_with_tabs_between_cells() -> None:
     status, out, err, _ = tasks(lambda _: (200, page(ITEM, queued)), "ls")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
-        "REFERENCE\tSTATUS\tUPSTREAM\tTOOL\tAGE\tCALLER\tPROGRESS",
-        f"{REF}\tworking\treports\tgenerate\t12m30s\tc_x\t3 of 5",
-        f"{OTHER}\tworking\treports\tgenerate\t12m30s\tc_x\tqueued, 4 before it",
+        "REFERENCE\tSTATUS\tUPSTREAM\tTOOL\tAGE\tTOOK\tSILENT\tCALLER\tREASON\tPROGRESS",
+        f"{REF}\tworking\treports\tgenerate\t12m30s\t-\t30s\tc_x\t-\t3 of 5",
+        f"{OTHER}\tworking\treports\tgenerate\t12m30s\t-\t30s\tc_x\t-\tqueued, 4 before it",
     ]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "reason"),
+    [
+        ({"status": "failed", "reason": "timeout"}, "failed", "timeout"),
+        ({"status": "completed", "tool_error": True, "reason": "tool_error"}, "failed", "tool_error"),
+        ({"status": "completed", "reason": None}, "completed", "-"),
+        ({"status": "cancelled", "reason": None}, "cancelled", "-"),
+    ],
+)
+def test_an_ended_task_has_how_long_it_took_and_why_it_failed(end: dict[str, Any], status: str, reason: str) -> None:
+    item = ITEM | end | {"ended_at": "2026-11-28T10:12:00Z", "progress": None}
+    _, out, _, _ = tasks(lambda _: (200, page(item)), "ls")
+    assert out.splitlines()[1] == f"{REF}\t{status}\treports\tgenerate\t12m30s\t12m\t-\tc_x\t{reason}\t-"
+    shown = dict(line.split(maxsplit=1) for line in tasks(lambda _: (200, item), "show", REF)[1].splitlines())
+    assert (shown["status"], shown["took"], shown.get("reason", "-")) == (status, "12m", reason)
+
+
+def test_a_quiet_list_has_the_references_alone() -> None:
+    _, out, _, _ = tasks(lambda _: (200, page(ITEM, ITEM | {"reference": OTHER})), "ls", "-q")
+    assert out == f"{REF}\n{OTHER}\n"
+
+
+def test_failed_tasks_are_asked_for_by_their_status() -> None:
+    _, _, _, listener = tasks(lambda _: (200, page()), "ls", "--failed", "--status", "cancelled")
+    assert query(listener.asked[0])["status"] == ["cancelled,failed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("-q", "--json"), "Give one of -q, --watch and --json."),
+        (("--watch",), "--watch needs a terminal; `taskgate events --kinds task`"),
+        (("--failed", "--sort", "created"), "--sort needs --unfinished"),
+        (("--sort", "updated"), "--sort needs --unfinished"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: tuple[str, ...], text: str) -> None:
+    status, out, err, listener = tasks(lambda _: (200, page()), "ls", *options)
+    assert (status, out, listener.asked) == (2, "", [])
+    assert text in err
+
+
+def test_a_list_with_ended_tasks_may_ask_for_its_own_order() -> None:
+    assert tasks(lambda _: (200, page()), "ls", "--failed", "--sort", "-created")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -120,7 +166,7 @@ def test_a_list_is_lines_with_tabs_between_cells() -> None:
 )
 def test_a_caller_is_its_subject_and_tenant_or_else_its_reference(names: dict[str, Any], cell: str) -> None:
     _, out, _, _ = tasks(lambda _: (200, page(ITEM | names)), "ls")
-    assert out.splitlines()[1].split("\t")[5] == cell
+    assert out.splitlines()[1].split("\t")[7] == cell
 
 
 def test_a_task_shows_the_names_of_its_caller_that_there_are() -> None:
@@ -279,6 +325,13 @@ def test_many_are_counted_first_and_then_cancelled_by_that_number_and_selection(
         ("POST", "/api/v1/tasks/cancel", {**selection, "confirm": 2, "selection": "0" * 64}),
     ]
     assert json.loads(tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--yes", "--json")[1]) == BULK
+
+
+def test_a_dry_run_prints_the_references_and_cancels_none() -> None:
+    status, out, err, listener = tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--dry-run")
+    assert (status, out, err) == (0, f"{REF}\n{OTHER}\n", "taskgate: 2 match, none was cancelled\n")
+    assert [json.loads(asked.body)["dry_run"] for asked in listener.asked] == [True]
+    assert json.loads(tasks(lambda _: (200, BULK), "cancel-many", *SELECTION, "--dry-run", "--json")[1]) == BULK
 
 
 @pytest.mark.parametrize("lacking", ["matched", "selection"])

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -16,8 +17,8 @@ from helpers.gateway.process import TASKGATE
 from helpers.scripted_listener import Answered, Asked, scripted_listener
 from helpers.waiting import PATIENCE
 from taskgate.cli.remote.client import AdminClient
-from taskgate.cli.remote.event_stream import EventStream
-from taskgate.cli.remote.top import ChangeWatcher
+from taskgate.cli.remote.event_stream import EventStream, Notice
+from taskgate.cli.remote.screen import CHANGED, ChangeWatcher
 
 REF = "t_" + "a" * 22
 TASK: dict[str, Any] = {
@@ -26,11 +27,15 @@ TASK: dict[str, Any] = {
     "upstream": "reports",
     "tool": "generate",
     "created_at": "2026-11-28T10:00:00Z",
+    "updated_at": "2026-11-28T10:12:00Z",
     "caller": "c_x",
     "progress": "3 of 5",
 }
 PAGE = {"now": "2026-11-28T10:12:30Z", "items": [TASK], "next": None, "is_complete": True}
-STATE = {"state": "up", "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0}
+STATE = {
+    "state": "up", "circuit": "closed", "in_use": 1, "limit": 32, "queued": 0, "recent_requests": 17,
+    "recent_failures": 2,
+}  # fmt: skip
 HEALTH: dict[str, Any] = {"status": "ready", "checks": {}, "upstreams": {"reports": STATE}}
 HOSTILE = "a\x1b]0;owned\x07\x9b2J"
 
@@ -48,10 +53,10 @@ def test_without_a_terminal_it_is_one_snapshot() -> None:
     assert (status, err) == (0, "")
     assert out.splitlines() == [
         "ready, unfinished tasks: 1",
-        "UPSTREAM\tSTATE\tCIRCUIT\tIN USE\tLIMIT\tQUEUED",
-        "reports\tup\tclosed\t1\t32\t0",
-        "REFERENCE\tSTATUS\tUPSTREAM\tTOOL\tAGE\tCALLER\tPROGRESS",
-        f"{REF}\tworking\treports\tgenerate\t12m30s\tc_x\t3 of 5",
+        "UPSTREAM\tSTATE\tPER MIN\tFAILED\tCIRCUIT\tIN USE\tLIMIT\tQUEUED",
+        "reports\tup\t3.4\t2/17\tclosed\t1\t32\t0",
+        "REFERENCE\tSTATUS\tUPSTREAM\tTOOL\tAGE\tSILENT\tCALLER\tPROGRESS",
+        f"{REF}\tworking\treports\tgenerate\t12m30s\t30s\tc_x\t3 of 5",
     ]
 
 
@@ -86,17 +91,21 @@ def test_a_change_and_a_stream_that_is_refused_for_now_have_the_state_asked_for(
         ]
     )
     asked: list[bool] = []
+    noted: list[Notice] = []
 
     def answer(_: Asked) -> Answered:
-        asked.append(watcher.has_changed(0))
+        asked.append(watcher.next(0) == CHANGED)
         return next(answers)
 
     with scripted_listener(answer) as listener:
-        watcher = ChangeWatcher(EventStream(AdminClient(listener.url, timeout=20), "task", "upstream"), 0.05)
+        watcher = ChangeWatcher(
+            EventStream(AdminClient(listener.url, timeout=20), "task", "upstream"), 0.05, noted.append
+        )
         watcher.start()
         watcher.join(20)
         assert not watcher.is_alive()
     assert asked == [False, True, True]
+    assert [notice.name for notice in noted] == ["opened", "task"]
     assert watcher.refusal is not None
     assert [each.path for each in listener.asked] == ["/api/v1/events?kinds=task%2Cupstream"] * 3
 
@@ -121,7 +130,8 @@ def test_a_gateway_that_has_no_stream_ends_the_screen_with_1() -> None:
 
 
 @pytest.mark.program
-def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_ctrl_c() -> None:
+@pytest.mark.parametrize("end", ["q", "ctrl-c"])
+def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_its_end(end: str) -> None:
     asked, is_over = {"times": 0}, threading.Event()
 
     def parts() -> Iterator[bytes]:
@@ -141,7 +151,7 @@ def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_
     ours, its = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
     environment.pop("NO_COLOR", None)
-    with scripted_listener(answer) as listener, os.fdopen(ours, "rb", buffering=0) as screen:
+    with scripted_listener(answer) as listener, os.fdopen(ours, "r+b", buffering=0) as screen:
         command = [TASKGATE, "top", "--admin", listener.url, "--interval", "0.2"]
         try:
             child = subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.PIPE, env=environment)
@@ -151,7 +161,13 @@ def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_
         while b"draining, unfinished" not in shown:
             # Ends with OSError when the program does.
             shown += screen.read(65536)
-        child.send_signal(signal.SIGINT)
+        if end == "q":
+            os.write(ours, b"s")
+            while b"silent longest first" not in shown:
+                shown += screen.read(65536)
+            os.write(ours, b"q")
+        else:
+            child.send_signal(signal.SIGINT)
         while True:
             try:
                 shown += screen.read(65536)
@@ -160,6 +176,8 @@ def test_a_terminal_gets_a_screen_that_changes_and_stays_through_failures_until_
         _, err = child.communicate(timeout=PATIENCE)
         is_over.set()
     assert (child.returncode, err) == (0, b"")
+    sorts = [parse_qs(urlsplit(each.path).query)["sort"] for each in listener.asked if "/tasks" in each.path]
+    assert (sorts[0], ["updated"] in sorts) == (["created"], end == "q")
     for text in (b"ready, unfinished", b"/readyz got HTTP status 500", REF.encode(), b"\x1b[?1049h", b"\x1b[?1049l"):
         assert text in shown
     assert b"owned\x07" not in shown

@@ -111,11 +111,16 @@ def caller_of(item: Mapping[str, Any]) -> str:
 
 def duration_between(start: Any, end: Any) -> str:
     """The time between two timestamps of a document: `45s`, `12m30s`, `3h5m`, `2d4h`; `-` if unknown."""
+    seconds = seconds_between(start, end)
+    return "-" if seconds is None else duration(int(seconds))
+
+
+def seconds_between(start: Any, end: Any) -> float | None:
+    """The seconds between two timestamps of a document; None if one is none."""
     try:
-        seconds = int((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (TypeError, ValueError):
-        return "-"
-    return duration(seconds)
+        return None
 
 
 def later(moment: Any, seconds: float) -> Any:

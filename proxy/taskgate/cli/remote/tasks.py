@@ -1,4 +1,4 @@
-"""The work of `tasks ls`, `show`, `cancel` and `watch`, over the API of operators.
+"""The work of `tasks ls`, `show`, `cancel`, `cancel-many` and `watch`, over the API of operators.
 
 Tasks are named by their public reference, which is the one in the audit log. The API returns
 arguments and results only to `show_payload`.
@@ -9,20 +9,37 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from taskgate.cli.exits import FAILED, INTERRUPTED, TOOL_FAILED, WRONG_USE, fail
 from taskgate.cli.printing import json_as_it_is, json_line, json_text, one_line
-from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
-from taskgate.cli.remote.event_stream import OPENED, RESET, EventStream, explain_refusal
-from taskgate.cli.remote.tables import STATUS_STYLES, caller_of, duration_between, print_fields, print_table, text_of
+from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable, Listed
+from taskgate.cli.remote.event_stream import OPENED, RESET, EventStream, Notice, explain_refusal
+from taskgate.cli.remote.tables import (
+    STATUS_STYLES,
+    caller_of,
+    duration_between,
+    later,
+    print_fields,
+    print_table,
+    table_of,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-COLUMNS: Final = ("REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "CALLER", "PROGRESS")
-"""The columns of a table of tasks; `CUT` has those that a narrow terminal cuts."""
-CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "PROGRESS"})
+COLUMNS: Final = (
+    "REFERENCE", "STATUS", "UPSTREAM", "TOOL", "AGE", "TOOK", "SILENT", "CALLER", "REASON", "PROGRESS",
+)  # fmt: skip
+"""The columns of a table of tasks; `CUT` has those that a narrow terminal cuts.
+
+TOOK is the time until the end, SILENT that since the last change of a task that has not ended.
+"""
+CUT: Final = frozenset({"UPSTREAM", "TOOL", "CALLER", "REASON", "PROGRESS"})
 NOT_ASKED: Final = "not asked, because the gateway was not reached before"
 """The error of the rest, after the gateway was lost."""
 _MAX_FAILURES: Final = 5
@@ -32,20 +49,75 @@ _STATES: Final = {"none": "none", "pending": "the task has not ended", "not_stor
 """Why a part of a payload is not shown."""
 
 
-def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, as_json: bool) -> None:
-    """Print tasks that match all filters, at most `limit`."""
+_MORE: Final = "there are more than {} tasks: narrow the filters, or raise --limit"
+_INCOMPLETE: Final = "the gateway has more tasks than it sorts together: the order is that of each part"
+
+
+def list_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int, form: str) -> None:
+    """Print tasks that match all filters, at most `limit`. `form` is `table`, `json`, or `references` alone."""
     try:
         items, now, is_complete, has_more = client.list_items("/tasks", filters, limit)
     except (ApiRefused, GatewayUnreachable) as error:
         fail_for_filters(error)
-    if as_json:
+    if form == "json":
         click.echo(json_text({"items": items, "is_complete": is_complete, "has_more": has_more}))
         return
-    print_table(COLUMNS, (row_of(item, now) for item in items), styles=STATUS_STYLES, cut=CUT)
+    if form == "references":
+        for item in items:
+            click.echo(one_line(text_of(item.get("reference"))))
+    else:
+        print_table(COLUMNS, (row_of(item, now) for item in items), styles=STATUS_STYLES, cut=CUT)
     if has_more:
-        click.echo(f"taskgate: there are more than {limit} tasks: narrow the filters, or raise --limit", err=True)
+        click.echo(f"taskgate: {_MORE.format(limit)}", err=True)
     if not is_complete:
-        click.echo("taskgate: the gateway has more unfinished tasks than it sorts; narrow the filters", err=True)
+        click.echo(f"taskgate: {_INCOMPLETE}", err=True)
+
+
+def watch_tasks(client: AdminClient, filters: Mapping[str, str | None], limit: int) -> None:
+    """Show tasks that match all filters on a screen, at most `limit`, until `q` or Ctrl-C."""
+    from taskgate.cli.remote.screen import INTERVAL, show_screen
+
+    view = _ListView(client, filters, limit)
+    try:
+        view.ask()
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail_for_filters(error)
+    show_screen(client, view, ("task",), INTERVAL)
+
+
+class _ListView:
+    """A list of tasks on a screen: a `View`."""
+
+    def __init__(self, client: AdminClient, filters: Mapping[str, str | None], limit: int) -> None:
+        self._client = client
+        self._filters = filters
+        self._limit = limit
+        self._found = Listed([], None, is_complete=True, has_more=False)
+
+    def ask(self) -> None:
+        self._found = self._client.list_items("/tasks", self._filters, self._limit)
+
+    def note(self, notice: Notice) -> None:
+        pass
+
+    def press(self, key: str) -> bool:
+        return False
+
+    def draw(self, height: int, problem: str | None, age: float) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        found, now = self._found, later(self._found.now, age)
+        # Two borders, the head, and the three lines of text.
+        shown = [row_of(item, now) for item in found.items[: max(1, height - 7)]]
+        count = f"{len(found.items)}{' or more' if found.has_more else ''} tasks, {len(shown)} shown"
+        said = "" if problem is None else one_line(problem)
+        return Group(
+            Text(count if found.is_complete else f"{count}; {_INCOMPLETE}", no_wrap=True, overflow="ellipsis"),
+            Text(said, style="red", no_wrap=True, overflow="ellipsis"),
+            table_of(COLUMNS, shown, styles=STATUS_STYLES, cut=CUT),
+            Text("q ends", style="dim"),
+        )
 
 
 def fail_for_filters(error: ApiRefused | GatewayUnreachable) -> NoReturn:
@@ -128,6 +200,22 @@ def cancel_tasks(client: AdminClient, references: tuple[str, ...], reason: str |
                 click.echo(f"taskgate: {outcome['reference']}: {outcome['error']}", err=True)
     if any(outcome["error"] is not None for outcome in outcomes):
         sys.exit(FAILED)
+
+
+def count_many(client: AdminClient, filters: Mapping[str, Any], as_json: bool) -> None:
+    """Print the references of all unfinished tasks that match all filters, which `cancel_many` would cancel."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    try:
+        counted = client.ask("POST", "/tasks/cancel", body={**given, "dry_run": True})
+    except (ApiRefused, GatewayUnreachable) as error:
+        fail_for_filters(error)
+    if as_json:
+        click.echo(json_text(counted))
+        return
+    references = counted.get("references")
+    for reference in references if isinstance(references, list) else ():
+        click.echo(one_line(text_of(reference)))
+    click.echo(f"taskgate: {one_line(text_of(counted.get('matched')))} match, none was cancelled", err=True)
 
 
 def cancel_many(client: AdminClient, filters: Mapping[str, Any], reason: str | None, yes: bool, as_json: bool) -> None:
@@ -243,28 +331,38 @@ class _WatchedTask:
 
 def row_of(item: Mapping[str, Any], now: Any) -> tuple[str, ...]:
     """The cells of a task; `now` is the time of the answer, by which its age counts."""
+    created, ended = item.get("created_at"), item.get("ended_at")
+    is_running = ended is None and item.get("status") not in ENDED
     return (
         text_of(item.get("reference")),
-        text_of(item.get("status")),
+        status_of(item),
         text_of(item.get("upstream")),
         text_of(item.get("tool")),
-        duration_between(item.get("created_at"), now),
+        duration_between(created, now),
+        duration_between(created, ended),
+        duration_between(item.get("updated_at"), now) if is_running else "-",
         caller_of(item),
+        text_of(item.get("reason")),
         _progress(item),
     )
+
+
+def status_of(item: Mapping[str, Any]) -> str:
+    """The status as hosts see it: an error of the tool is a failure."""
+    return "failed" if item.get("tool_error") is True else text_of(item.get("status"))
 
 
 def _progress(item: Mapping[str, Any]) -> str:
     if item.get("is_queued"):
         position = item.get("queue_position")
         return "queued" if position is None else f"queued, {position} before it"
-    if item.get("tool_error"):
-        return "the tool returned an error"
     return text_of(item.get("progress"))
 
 
 def _fields(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key in ("reference", "status", "upstream", "tool", "caller"):
+    yield "reference", text_of(task.get("reference"))
+    yield "status", status_of(task)
+    for key in ("upstream", "tool", "caller"):
         yield key, text_of(task.get(key))
     for key in ("subject", "client", "issuer", "tenant"):
         if task.get(key) is not None:
@@ -272,6 +370,10 @@ def _fields(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "progress", _progress(task)
     yield "created", text_of(task.get("created_at"))
     yield "updated", text_of(task.get("updated_at"))
+    if task.get("ended_at") is not None:
+        yield "took", duration_between(task.get("created_at"), task["ended_at"])
+    if task.get("reason") is not None:
+        yield "reason", text_of(task["reason"])
     yield "expires", text_of(task.get("expires_at"))
     lease, failure, host = (_mapping(task, key) for key in ("lease", "failure", "host"))
     if lease:
@@ -293,9 +395,12 @@ def _fields(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _change(task: Mapping[str, Any]) -> str:
-    return "  ".join(
-        one_line(text) for text in (text_of(task.get("updated_at")), text_of(task.get("status")), _progress(task))
-    )
+    return "  ".join(one_line(text) for text in (text_of(task.get("updated_at")), status_of(task), detail_of(task)))
+
+
+def detail_of(task: Mapping[str, Any]) -> str:
+    """Why a task failed, or else its progress."""
+    return _progress(task) if task.get("reason") is None else text_of(task["reason"])
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

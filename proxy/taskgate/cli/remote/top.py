@@ -1,34 +1,53 @@
-"""The work of `top`: a screen of upstreams and unfinished tasks that follows the event stream.
+"""The work of `top`: a screen of upstreams and unfinished tasks, with their rates.
 
-rich draws it on a terminal. Elsewhere one snapshot is printed, as text or as JSON.
+Elsewhere than on a terminal one snapshot is printed, as text or as JSON.
 """
 
-import queue
 import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, ApiRefused, GatewayUnreachable
-from taskgate.cli.remote.event_stream import ALIVE, EventStream, explain_refusal
+from taskgate.cli.remote.event_stream import Notice
 from taskgate.cli.remote.health import ask_readiness
-from taskgate.cli.remote.tables import STATUS_STYLES, UPSTREAM_STYLES, later, state_of, table_of, text_of
+from taskgate.cli.remote.screen import show_screen
+from taskgate.cli.remote.tables import (
+    STATUS_STYLES,
+    UPSTREAM_STYLES,
+    later,
+    seconds_between,
+    state_of,
+    table_of,
+    text_of,
+)
 from taskgate.cli.remote.tasks import COLUMNS, CUT, row_of
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 MAX_TASKS: Final = 100
-"""Tasks of a snapshot, the oldest first."""
-_UPSTREAM_COLUMNS: Final = ("UPSTREAM", "STATE", "CIRCUIT", "IN USE", "LIMIT", "QUEUED")
+"""Tasks of a snapshot."""
+_UPSTREAM_COLUMNS: Final = ("UPSTREAM", "STATE", "PER MIN", "FAILED", "CIRCUIT", "IN USE", "LIMIT", "QUEUED")
+_SHOWN: Final = tuple(at for at, name in enumerate(COLUMNS) if name not in ("TOOK", "REASON"))
+"""The columns that an unfinished task has."""
+_TASK_COLUMNS: Final = tuple(COLUMNS[at] for at in _SHOWN)
 _FRAME: Final = 12
 """Lines of a screen beside the rows of tasks: heads, borders and the state of the gateway."""
-_TICK: Final = 1.0
-"""Seconds after which a screen is drawn anew without a change."""
-_ASK_EVERY: Final = 10.0
-"""Seconds after which the state is asked for without a change."""
+_SPAN: Final = 60
+"""Seconds in which tasks that began and ended are counted."""
+_COUNTED_MINUTES: Final = 5
+"""Minutes in which the gateway counts requests."""
+_MOST_NOTED: Final = 10_000
+_SORTS: Final[Mapping[str, str]] = {
+    "created": "oldest first",
+    "updated": "silent longest first",
+    "-created": "newest first",
+    "-updated": "last changed first",
+}
 
 
 class Snapshot(NamedTuple):
@@ -40,56 +59,10 @@ class Snapshot(NamedTuple):
     has_more: bool
 
 
-class ChangeWatcher(threading.Thread):
-    """A thread that follows the event stream, and notes that there was a change.
-
-    While the gateway has no room for its stream, or is not reached, it does so each `interval` seconds.
-    `refusal` is why there will be no stream.
-    """
-
-    def __init__(self, stream: EventStream, interval: float) -> None:
-        # A read of the stream has no end, so Ctrl-C does not wait for it.
-        super().__init__(daemon=True)
-        self._stream = stream
-        self._interval = interval
-        # Ctrl-C may come at any point of a wait for it; an event of threading then has a lock that no thread holds.
-        self._changes = queue.SimpleQueue[None]()
-        self.refusal: ApiRefused | None = None
-
-    def run(self) -> None:
-        while self.refusal is None:
-            try:
-                for notice in self._stream.read():
-                    if notice.name != ALIVE:
-                        self._note_change()
-                pause = self._stream.pause
-            except (ApiRefused, GatewayUnreachable) as error:
-                if isinstance(error, ApiRefused) and error.status < 500:
-                    self.refusal = error
-                pause = self._interval
-                self._note_change()
-            time.sleep(pause)
-
-    def has_changed(self, within: float) -> bool:
-        """Wait for a change, at most for so many seconds; return whether there was one since the last wait."""
-        try:
-            self._changes.get(timeout=within)
-        except queue.Empty:
-            return False
-        return True
-
-    def _note_change(self) -> None:
-        if self._changes.empty():
-            self._changes.put(None)
-
-
-def show_top(client: AdminClient, interval: float, once: bool, as_json: bool) -> None:
-    """Draw snapshots until Ctrl-C; without a terminal, or with `once`, print one.
-
-    There is a new one after changes, but `interval` seconds after the last one at the earliest.
-    """
+def show_top(client: AdminClient, interval: float, sort: str, once: bool, as_json: bool) -> None:
+    """Draw snapshots until `q` or Ctrl-C; without a terminal, or with `once`, print one."""
     try:
-        snapshot = take_snapshot(client)
+        snapshot = take_snapshot(client, sort)
     except (ApiRefused, GatewayUnreachable) as error:
         fail(error, FAILED)
     if as_json:
@@ -97,13 +70,13 @@ def show_top(client: AdminClient, interval: float, once: bool, as_json: bool) ->
     elif once or not sys.stdout.isatty():
         click.echo("\n".join(_text(snapshot)))
     else:
-        _draw(client, snapshot, interval)
+        show_screen(client, _TopView(client, snapshot, sort), ("task", "upstream"), interval)
 
 
-def take_snapshot(client: AdminClient) -> Snapshot:
+def take_snapshot(client: AdminClient, sort: str) -> Snapshot:
     """Ask for the state. Raises ApiRefused and GatewayUnreachable."""
     health = ask_readiness(client).document
-    query = [("status", "working,input_required"), ("sort", "created"), ("limit", str(MAX_TASKS))]
+    query = [("status", "working,input_required"), ("sort", sort), ("limit", str(MAX_TASKS))]
     page = client.ask("GET", "/tasks", query)
     items = page.get("items")
     tasks = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
@@ -115,10 +88,16 @@ def _upstream_rows(health: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows = []
     for name, state in upstreams.items() if isinstance(upstreams, dict) else ():
         values = state if isinstance(state, dict) else {}
-        rows.append(
-            (name, state_of(values), *(text_of(values.get(key)) for key in ("circuit", "in_use", "limit", "queued")))
-        )
+        ended, failed = values.get("recent_requests"), values.get("recent_failures")
+        rate = f"{ended / _COUNTED_MINUTES:.1f}" if isinstance(ended, int) else "-"
+        load = (text_of(values.get(key)) for key in ("circuit", "in_use", "limit", "queued"))
+        rows.append((name, state_of(values), rate, f"{text_of(failed)}/{text_of(ended)}", *load))
     return rows
+
+
+def _task_row(task: Mapping[str, Any], now: Any) -> tuple[str, ...]:
+    row = row_of(task, now)
+    return tuple(row[at] for at in _SHOWN)
 
 
 def _head(snapshot: Snapshot) -> str:
@@ -128,47 +107,66 @@ def _head(snapshot: Snapshot) -> str:
 
 def _text(snapshot: Snapshot) -> list[str]:
     lines = [_head(snapshot)]
-    rows = [_UPSTREAM_COLUMNS, *_upstream_rows(snapshot.health), COLUMNS]
-    rows += [row_of(task, snapshot.now) for task in snapshot.tasks]
+    rows = [_UPSTREAM_COLUMNS, *_upstream_rows(snapshot.health), _TASK_COLUMNS]
+    rows += [_task_row(task, snapshot.now) for task in snapshot.tasks]
     return lines + ["\t".join(one_line(cell, 120) for cell in row) for row in rows]
 
 
-def _draw(client: AdminClient, snapshot: Snapshot, interval: float) -> None:
-    from rich.console import Console, Group, RenderableType
-    from rich.live import Live
-    from rich.text import Text
+class _TopView:
+    """The screen of `top`: a `View`."""
 
-    console = Console()
+    def __init__(self, client: AdminClient, snapshot: Snapshot, sort: str) -> None:
+        self._client = client
+        self._snapshot = snapshot
+        self._sort = sort
+        self._since = snapshot.now
+        # When tasks began and ended, by reference, the one with the last event at the end.
+        self._times: dict[str, tuple[Any, Any]] = {}
 
-    def screen(shown: Snapshot, problem: str | None, age: float = 0.0) -> RenderableType:
+    def ask(self) -> None:
+        self._snapshot = take_snapshot(self._client, self._sort)
+
+    def note(self, notice: Notice) -> None:
+        reference = notice.data.get("reference")
+        if notice.name == "task" and isinstance(reference, str):
+            times = {**self._times, reference: (notice.data.get("created_at"), notice.data.get("ended_at"))}
+            if len(times) > _MOST_NOTED:
+                del times[next(iter(times))]
+            self._times = times
+
+    def press(self, key: str) -> bool:
+        if key != "s":
+            return False
+        order = list(_SORTS)
+        self._sort = order[(order.index(self._sort) + 1) % len(order)]
+        return True
+
+    def draw(self, height: int, problem: str | None, age: float) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        shown, now = self._snapshot, later(self._snapshot.now, age)
         upstreams = _upstream_rows(shown.health)
-        space = max(1, console.height - _FRAME - len(upstreams))
-        now = later(shown.now, age)
-        tasks = [row_of(task, now) for task in shown.tasks[:space]]
+        tasks = [_task_row(task, now) for task in shown.tasks[: max(1, height - _FRAME - len(upstreams))]]
         return Group(
-            Text(_head(shown)),
+            Text(f"{_head(shown)}{self._rates(now)}, {_SORTS[self._sort]}", no_wrap=True, overflow="ellipsis"),
             Text("" if problem is None else one_line(problem), style="red", no_wrap=True, overflow="ellipsis"),
             table_of(_UPSTREAM_COLUMNS, upstreams, styles=UPSTREAM_STYLES, cut={"UPSTREAM"}),
-            table_of(COLUMNS, tasks, styles=STATUS_STYLES, cut=CUT),
-            Text("Ctrl-C ends", style="dim"),
+            table_of(_TASK_COLUMNS, tasks, styles=STATUS_STYLES, cut=CUT),
+            Text("q ends, s sorts", style="dim"),
         )
 
-    watcher, problem, taken = ChangeWatcher(EventStream(client, "task", "upstream"), interval), None, time.monotonic()
-    watcher.start()
-    try:
-        with Live(screen(snapshot, None), console=console, screen=True, auto_refresh=False) as live:
-            while watcher.refusal is None:
-                # Ages grow without an event.
-                has_changed = watcher.has_changed(_TICK)
-                if has_changed or problem is not None or time.monotonic() - taken >= _ASK_EVERY:
-                    try:
-                        snapshot, problem, taken = take_snapshot(client), None, time.monotonic()
-                    except (ApiRefused, GatewayUnreachable) as error:
-                        # The last state stays, with what is wrong now.
-                        problem = str(error)
-                live.update(screen(snapshot, problem, time.monotonic() - taken), refresh=True)
-                if has_changed:
-                    time.sleep(interval)
-    except KeyboardInterrupt:
-        return
-    fail(explain_refusal(watcher.refusal), FAILED)
+    def _rates(self, now: Any) -> str:
+        """How many tasks began and ended in the last minute, or since the start of the screen."""
+        watched = seconds_between(self._since, now)
+        if watched is None or watched < 1:
+            return ""
+        span = min(_SPAN, int(watched))
+        times = self._times.values()
+        began, ended = (sum(_is_within(each[at], now, span) for each in times) for at in (0, 1))
+        return f", in {span} s {began} began and {ended} ended"
+
+
+def _is_within(moment: Any, now: Any, seconds: float) -> bool:
+    age = seconds_between(moment, now)
+    return age is not None and age <= seconds
