@@ -31,6 +31,7 @@ RECORDS = {
         poll_interval=timedelta(milliseconds=250),
         revision=41,
         dispatched=True,
+        dispatched_at=EPOCH + timedelta(microseconds=1),
         inputs=(new_input("input-2"), new_input("input-3", claimed_by="stream")),
         inputs_made=3,
         answers={"input-1": '{"action":"accept"}'},

@@ -139,6 +139,8 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime, keep: timedelta
     )
     if not is_invisible:
         new.updated_at = max(record.updated_at, now)
+    if kind is Dispatched:
+        new.dispatched_at = max(record.created_at, now)
     if status.is_terminal and not before.is_terminal:
         age = new.updated_at - record.created_at
         # Usually it is kept for as long as was granted. Each task ends once: no call for that.
@@ -168,7 +170,7 @@ def _dispatched(new: Any, record: TaskRecord, _: Dispatched) -> None:
 
 def _dispatch_withdrawn(new: Any, _: TaskRecord, __: DispatchWithdrawn) -> None:
     # What the server asked before it refused the call is asked anew by the call that is sent.
-    new.dispatched, new.status = False, WORKING
+    new.dispatched, new.dispatched_at, new.status = False, None, WORKING
     new.inputs, new.answers, new.checkpoint = (), {}, None
 
 

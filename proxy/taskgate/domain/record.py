@@ -180,6 +180,7 @@ class _NewRecord:
         "created_at",
         "deadline",
         "dispatched",
+        "dispatched_at",
         "expires_at",
         "handed_to",
         "id",
@@ -216,7 +217,8 @@ class TaskRecord(_NewRecord):
     - `revision` grows by one with every event.
     - `updated_at` never goes back, and moves only with changes that hosts can see.
 
-    `dispatched` is whether the call was sent, or was about to be. `inputs` are the input requests
+    `dispatched` is whether the call was sent, or was about to be. `dispatched_at` is when, if it had to wait
+    for a permit, or was sent again; else it was at the creation. `inputs` are the input requests
     that are open, `inputs_made` is how many there ever were. `answers` are the host's answers that
     the server may not have yet, by key of the input request. `lease` is None while no process has
     the right to run the call.
@@ -250,6 +252,7 @@ class TaskRecord(_NewRecord):
     poll_interval: timedelta
     revision: int
     dispatched: bool
+    dispatched_at: datetime | None
     inputs: tuple[InputRequest, ...]
     inputs_made: int
     answers: dict[str, RawJson]
@@ -286,6 +289,7 @@ class TaskRecord(_NewRecord):
         status_message: str | None = None,
         revision: int = 0,
         dispatched: bool = False,
+        dispatched_at: datetime | None = None,
         inputs: tuple[InputRequest, ...] = (),
         inputs_made: int = 0,
         answers: dict[str, RawJson] | None = None,
@@ -317,6 +321,7 @@ class TaskRecord(_NewRecord):
         new.poll_interval = poll_interval
         new.revision = revision
         new.dispatched = dispatched
+        new.dispatched_at = dispatched_at
         new.inputs = inputs
         new.inputs_made = inputs_made
         new.answers = {} if answers is None else answers
@@ -404,6 +409,7 @@ def draft(record: TaskRecord) -> Any:
     new.poll_interval = record.poll_interval
     new.revision = record.revision
     new.dispatched = record.dispatched
+    new.dispatched_at = record.dispatched_at
     new.inputs = record.inputs
     new.inputs_made = record.inputs_made
     new.answers = record.answers

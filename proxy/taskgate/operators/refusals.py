@@ -110,9 +110,9 @@ class RefusalLog:
     """The newest refusals: a reader of events. Equal ones are one entry, so a flood leaves others.
 
     Beyond MOST_REFUSALS the entry that was not repeated for longest is dropped. Beyond MOST_OF_SOURCE it
-    is one of the same caller or address, and `left_out` counts its refusals. `on_refusal` is called with
-    each new entry, and with a repeated one once a second at most. What it was not called with waits for
-    `publish_counts`.
+    is one of the same caller or address, and `left_out` counts its refusals. `total` counts all. `on_refusal`
+    is called with each new entry, and with a repeated one once a second at most. What it was not called with
+    waits for `publish_counts`.
 
     - `_entries`: by what equal refusals have in common
     - `_sources`: the entries of each caller or address, in the same order
@@ -126,7 +126,7 @@ class RefusalLog:
         self._entries: OrderedDict[_Refused, _Entry] = OrderedDict()
         self._sources: dict[str | None, OrderedDict[_Refused, None]] = {}
         self._waiting: dict[_Refused, None] = {}
-        self.left_out = 0
+        self.left_out = self.total = 0
         self._second = self._events = 0.0
         self.on_refusal: Callable[[RefusalItem], None] = lambda _: None
 
@@ -171,6 +171,7 @@ class RefusalLog:
             self._add(RefusalKind.AUTHORIZATION, event.rule or "default", event.mount, tool)
 
     def _add(self, kind: RefusalKind, reason: str, upstream: str | None = None, tool: str | None = None) -> None:
+        self.total += 1
         request = current()
         caller = address = names = None
         if request is not None:

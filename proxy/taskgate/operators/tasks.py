@@ -298,6 +298,10 @@ class TaskDetail(TaskItem):
     timeline: Annotated[
         tuple[TaskTransition, ...], Field(description="The statuses, oldest first: the first and the newest 15.")
     ]
+    dispatched_at: Annotated[
+        datetime | None,
+        Field(description="When the call was sent, if it waited for a permit or was sent again; else at the creation."),
+    ]
     lease: TaskLease | None
     failure: TaskFailure | None
     host: TaskHost
@@ -533,6 +537,7 @@ class TaskRoutes:
         return TaskDetail(
             **dict(self.item(record)),
             timeline=tuple(TaskTransition(status=change.status, time=change.time) for change in changes),
+            dispatched_at=record.dispatched_at,
             lease=TaskLease(replica=lease.holder, until=lease.until) if lease is not None and is_running else None,
             failure=_failure(record, outcome) if isinstance(outcome, Faulted) else None,
             host=TaskHost(

@@ -1,4 +1,4 @@
-"""The routes about upstreams: list, show, hold, release. `UpstreamRoutes` has their handlers.
+"""The routes about upstreams: list, show, hold, release, and the last hour. `UpstreamRoutes` has their handlers.
 
 All of it is of the replica that answers. A hold lasts until a release or the end of the process.
 """
@@ -10,8 +10,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from taskgate.admission.mounts import Mount, Mounts
+from taskgate.clock import Clock
 from taskgate.operators.access import ApiError, Role
 from taskgate.operators.routes import Answer, ApiCall, Route
+from taskgate.telemetry.history import MINUTES, History
 from taskgate.telemetry.upstream_condition import UpstreamState
 from taskgate.telemetry.upstream_states import UpstreamStates
 
@@ -68,14 +70,57 @@ class UpstreamDetail(UpstreamItem):
     replica: str
 
 
+_PerMinute = Annotated[tuple[int, ...], Field(description=f"One for each of {MINUTES} minutes, the newest last.")]
+
+
+class UpstreamHour(Answer):
+    """The last hour of an upstream."""
+
+    name: str
+    requests: _PerMinute
+    failures: Annotated[tuple[int, ...], Field(description="Those of them that the server did not serve.")]
+    recent_p95_seconds: Annotated[
+        float | None,
+        Field(description="What 95 of 100 calls of the last five minutes did not exceed; null without calls."),
+    ]
+
+
+class HistoryAnswer(Answer):
+    """The last hour of the replica that answers. A minute is of the 60 seconds up to now, and those before."""
+
+    now: datetime
+    replica: str
+    requests: _PerMinute
+    failures: Annotated[tuple[int, ...], Field(description="Requests that a server did not serve.")]
+    refusals: Annotated[tuple[int, ...], Field(description="Requests that the gateway refused.")]
+    unfinished: Annotated[tuple[int, ...], Field(description="The most tasks of the minute that had not ended here.")]
+    waiting: Annotated[tuple[int, ...], Field(description="The most calls of the minute that waited for a permit.")]
+    p95_seconds: Annotated[
+        tuple[float | None, ...],
+        Field(description="What 95 of 100 calls did not exceed; null in a minute without calls."),
+    ]
+    recent_p95_seconds: Annotated[float | None, Field(description="The same of the last five minutes.")]
+    upstreams: Annotated[tuple[UpstreamHour, ...], Field(description="The hour of each upstream, by name.")]
+
+
 class UpstreamRoutes:
     """The handlers. `replica` is the name of this process."""
 
     def __init__(
-        self, *, mounts: Mounts, states: UpstreamStates, requests: Counts, tasks: Counts, replica: str
+        self,
+        *,
+        mounts: Mounts,
+        states: UpstreamStates,
+        history: History,
+        requests: Counts,
+        tasks: Counts,
+        clock: Clock,
+        replica: str,
     ) -> None:
         self._mounts = mounts
         self._states = states
+        self._history = history
+        self._clock = clock
         self._requests = requests
         self._tasks = tasks
         self._replica = replica
@@ -100,6 +145,15 @@ class UpstreamRoutes:
             answer=UpstreamDetail,
             handler=self._show,
             refusals={404: _UNKNOWN},
+        )
+        yield Route(
+            method="GET",
+            path="/history",
+            summary="Show the last hour",
+            description="Numbers of the last hour at this replica, minute by minute. They are in memory alone.",
+            role=Role.VIEWER,
+            answer=HistoryAnswer,
+            handler=self._show_history,
         )
         yield Route(
             method="POST",
@@ -128,6 +182,33 @@ class UpstreamRoutes:
 
     async def _show(self, call: ApiCall) -> UpstreamDetail:
         return UpstreamDetail(replica=self._replica, **dict(self.item(self._found(call))))
+
+    async def _show_history(self, _call: ApiCall) -> HistoryAnswer:
+        known_of = {name: self._states.history(name) for name in sorted(self._mounts.by_name)}
+        # After the events were read that the states ask for, so that the newest refusals count.
+        at, history, durations = self._history.take(), self._history, self._states.durations
+        hours = []
+        for name, known in known_of.items():
+            hours.append(
+                UpstreamHour(
+                    name=name,
+                    requests=tuple(known.requests.minutes(at)),
+                    failures=tuple(known.failures.minutes(at)),
+                    recent_p95_seconds=known.durations.high(at),
+                )
+            )
+        return HistoryAnswer(
+            now=self._clock.now(),
+            replica=self._replica,
+            requests=tuple(map(sum, zip(*(each.requests for each in hours), strict=True))),
+            failures=tuple(map(sum, zip(*(each.failures for each in hours), strict=True))),
+            refusals=tuple(history.refusals.minutes(at)),
+            unfinished=tuple(history.unfinished.minutes(at)),
+            waiting=tuple(history.waiting.minutes(at)),
+            p95_seconds=tuple(durations.minutes(at)),
+            recent_p95_seconds=durations.high(at),
+            upstreams=tuple(hours),
+        )
 
     async def _hold(self, call: ApiCall) -> UpstreamDetail:
         self._found(call).bulkhead.hold(True)

@@ -116,7 +116,8 @@ def pack_head(record: TaskRecord, times: tuple[int, int] | None = None) -> bytes
         pack_span(record.ttl),
         pack_span(record.poll_interval),
         record.revision,
-        record.dispatched,
+        # The time is in the place of true: earlier releases take it for that, and write it again.
+        record.dispatched if record.dispatched_at is None else pack_time(record.dispatched_at),
         [[asked.key, asked.method, asked.params, asked.claimed_by, asked.deferred_to] for asked in record.inputs]
         if record.inputs
         else [],
@@ -395,7 +396,8 @@ def _unpack_head(head: bytes, lease: Lease | None, expires: int | None, caller: 
     new.updated_at = created if updated_at == created_at else unpack_time(updated_at)
     new.poll_interval = _span(poll_interval)
     new.revision = revision
-    new.dispatched = dispatched
+    is_flag = dispatched is True or dispatched is False
+    new.dispatched, new.dispatched_at = (dispatched, None) if is_flag else (True, unpack_time(dispatched))
     new.inputs = tuple(_unpack_input(*asked) for asked in inputs) if inputs else ()
     new.inputs_made = inputs_made
     new.answers = answers

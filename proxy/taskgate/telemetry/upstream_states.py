@@ -1,8 +1,8 @@
 """The reader of events that keeps the state of each upstream, for operators: `UpstreamStates`.
 
 It emits `UpstreamStateChanged`, which the log and streams of operators read; `view` is for all others. It
-counts how many of the latest requests of hosts failed. A request that succeeds costs one handler when its
-events are folded.
+keeps the last hour of requests of hosts, too. A request that succeeds costs one handler when its events are
+folded.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,12 +16,10 @@ from taskgate.errors import UpstreamReason
 from taskgate.protocol.vocabulary import TOOLS_CALL, UNJUDGED_METHODS
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
+from taskgate.telemetry.history import Durations, UpstreamHistory
 from taskgate.telemetry.ring import EventRing
-from taskgate.telemetry.upstream_condition import REMEMBERED, Trouble, UpstreamCondition, UpstreamState, in_words
+from taskgate.telemetry.upstream_condition import Trouble, UpstreamCondition, UpstreamState, in_words
 
-_PART: Final = 10
-"""Seconds that are counted together."""
-_PARTS: Final = int(REMEMBERED) // _PART
 _FAILURES: Final = frozenset({*UpstreamReason, "cancelled"})
 """Outcomes of requests that are no answers."""
 
@@ -45,41 +43,11 @@ class UpstreamView(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Counts:
-    """Requests and failures of the last five minutes: `_ended[i]` and `_failed[i]` are those of a part.
-
-    `_newest` is the number of the newest part. A part that comes takes the place of the oldest.
-    """
-
-    _ended: list[int] = field(default_factory=lambda: [0] * _PARTS)
-    _failed: list[int] = field(default_factory=lambda: [0] * _PARTS)
-    _newest: int = 0
-
-    def ended(self, at: float) -> None:
-        self._ended[self._advance(at) % _PARTS] += 1
-
-    def failed(self, at: float) -> None:
-        self._failed[self._advance(at) % _PARTS] += 1
-
-    def read(self, at: float) -> tuple[int, int]:
-        """How many requests there were, and how many of them failed."""
-        self._advance(at)
-        return sum(self._ended), sum(self._failed)
-
-    def _advance(self, at: float) -> int:
-        part = max(int(at) // _PART, self._newest)
-        for each in range(max(self._newest + 1, part - _PARTS + 1), part + 1):
-            self._ended[each % _PARTS] = self._failed[each % _PARTS] = 0
-        self._newest = part
-        return part
-
-
-@dataclass(slots=True)
 class _Known:
-    """The condition of one upstream, its counts, and the state and trouble that were found last."""
+    """The condition of one upstream, its last hour, and the state and trouble that were found last."""
 
     condition: UpstreamCondition = field(default_factory=UpstreamCondition)
-    counts: _Counts = field(default_factory=_Counts)
+    history: UpstreamHistory = field(default_factory=UpstreamHistory)
     told: tuple[UpstreamState | None, Trouble | None] = (None, None)
 
 
@@ -88,11 +56,12 @@ def _cause_of(trouble: Trouble | None) -> str | None:
 
 
 class UpstreamStates:
-    """The reader of one gateway."""
+    """The reader of one gateway. `durations` are those of calls to all upstreams, in the last hour."""
 
     def __init__(self, event_ring: EventRing, clock: Clock) -> None:
         self._event_ring = event_ring
         self._clock = clock
+        self.durations = Durations()
         self._known: dict[str, _Known] = {}
         self._is_well = True
         self._handlers: Mapping[type, Callable[[Any], None]] = {
@@ -125,7 +94,13 @@ class UpstreamStates:
         self._tell(upstream, known)
         state, trouble = known.told
         cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
-        return UpstreamView(UpstreamState.HELD if is_held else state, cause, since, *known.counts.read(now))
+        return UpstreamView(UpstreamState.HELD if is_held else state, cause, since, *known.history.recent(now))
+
+    def history(self, upstream: str) -> UpstreamHistory:
+        """Return the last hour of an upstream."""
+        self._event_ring.fold()
+        known = self._known.get(upstream)
+        return UpstreamHistory() if known is None else known.history
 
     def _of(self, upstream: str) -> _Known:
         known = self._known.get(upstream)
@@ -142,14 +117,17 @@ class UpstreamStates:
         self._tell(event.mount, known)
 
     def _answered(self, event: events.UpstreamAnswered) -> None:
-        mount, method, _, error = event
+        mount, method, seconds, error = event
         # Handshakes succeed with a server that refuses all else, and polls of its tasks are not of hosts.
         if error in _FAILURES or method in UNJUDGED_METHODS or method.startswith(_OF_TASKS):
             return
-        known = self._of(mount)
-        known.counts.ended(self._event_ring.elapsed)
+        known, at, is_call = self._of(mount), self._event_ring.elapsed, method == TOOLS_CALL
+        known.history.requests.add(at)
+        if is_call:
+            known.history.durations.add(at, seconds)
+            self.durations.add(at, seconds)
         if error is None:
-            known.condition.succeeded(is_call=method == TOOLS_CALL)
+            known.condition.succeeded(is_call=is_call)
             if known.told[0] is not UpstreamState.UP:
                 self._tell(mount, known)
 
@@ -157,8 +135,8 @@ class UpstreamStates:
         mount, method, reason, cause, is_answer = event
         known, at = self._of(mount), self._event_ring.elapsed
         if not is_answer:
-            known.counts.ended(at)
-        known.counts.failed(at)
+            known.history.requests.add(at)
+        known.history.failures.add(at)
         known.condition.failed(reason, cause, at, is_call=method == TOOLS_CALL)
         self._tell(mount, known)
 

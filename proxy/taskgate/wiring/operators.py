@@ -16,6 +16,7 @@ from taskgate.operators.upstreams import UpstreamRoutes
 from taskgate.stores.base import Store
 from taskgate.stores.references import ReferenceOf
 from taskgate.telemetry.events import AuditCapacity
+from taskgate.telemetry.history import History
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.upstream_states import UpstreamStates
 from taskgate.wiring.authentication import list_cursor_keys
@@ -54,16 +55,28 @@ def build_operators_api(
         access=access,
         audit_capacity=audit_capacity,
     )
+    refused = RefusalLog(event_ring, access)
+    refused.subscribe()
+    mounts = runtime.upstreams.mounts
+    history = History(
+        unfinished=lambda: runtime.runner.running,
+        waiting=lambda: sum(mount.bulkhead.queued for mount in mounts.by_name.values()),
+        refused=lambda: refused.total,
+        clock=clock,
+    )
+    history.open()
     upstreams = UpstreamRoutes(
-        mounts=runtime.upstreams.mounts,
+        mounts=mounts,
         states=upstream_states,
+        history=history,
+        clock=clock,
         requests=runtime.upstreams.requests.read,
         tasks=runtime.runner.calls_running,
         replica=runtime.cluster.holder,
     )
     limited = LimitedParts(
         live=runtime.live,
-        mounts=runtime.upstreams.mounts,
+        mounts=mounts,
         sessions=runtime.sessions,
         streams=runtime.open_streams,
         rates=runtime.rate_limiter,
@@ -82,8 +95,6 @@ def build_operators_api(
     sessions = SessionRoutes(
         sessions=runtime.sessions, cursors=cursors, clock=clock, access=access, replica=runtime.cluster.holder
     )
-    refused = RefusalLog(event_ring, access)
-    refused.subscribe()
     refusals = RefusalRoutes(refused, replica=runtime.cluster.holder, clock=clock)
     streamed = EventRoutes(
         event_ring,
@@ -91,9 +102,14 @@ def build_operators_api(
         store=store,
         tasks=tasks,
         upstream_item=upstreams.item,
-        mounts=runtime.upstreams.mounts.by_name,
+        mounts=mounts.by_name,
         clock=clock,
         replica=runtime.cluster.holder,
     )
     parts = (tasks, upstreams, callers, sessions, refusals, streamed, control, explain)
-    return OperatorsApi(access, (route for part in parts for route in part.routes()), close=streamed.close)
+
+    async def close() -> None:
+        await history.close()
+        await streamed.close()
+
+    return OperatorsApi(access, (route for part in parts for route in part.routes()), close=close)

@@ -135,11 +135,11 @@ RAN = {**OVER, "status_message": None, "lease": None}
 ASKED = {"status": INPUT_REQUIRED, "inputs": (question(2),), "inputs_made": 2, "waiting_since": LATER}
 RESULT, ERROR = '{"content":[]}', '{"code":-1,"message":"m"}'
 CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
-    "dispatched": (WORKING, Dispatched(), {"dispatched": True}),
+    "dispatched": (WORKING, Dispatched(), {"dispatched": True, "dispatched_at": LATER}),
     "dispatched again": (
         INPUT_REQUIRED,
         Dispatched(),
-        {**OVER, "status": WORKING, "reruns": 0},
+        {**OVER, "status": WORKING, "reruns": 0, "dispatched_at": LATER},
     ),
     "progressed": (WORKING, Progressed(message="3/10"), {"status_message": "3/10", "updated_at": LATER}),
     "asked": (
@@ -278,7 +278,8 @@ def test_a_call_that_never_left_gives_its_name_back(unsent: bool, key: str | Non
 def test_a_call_that_was_not_sent_after_all_may_be_dispatched_again() -> None:
     task = advance(RECORDS[WORKING], Dispatched(), LATER)
     withdrawn = advance(task, DispatchWithdrawn(), LATER)
-    assert (task.dispatched, withdrawn.dispatched) == (True, False)
+    assert (task.dispatched, task.dispatched_at) == (True, LATER)
+    assert (withdrawn.dispatched, withdrawn.dispatched_at) == (False, None)
     assert advance(withdrawn, Dispatched(), LATER).dispatched
 
 

@@ -71,6 +71,7 @@ heads = st.builds(
     poll_interval=spans,
     revision=st.integers(0, 2**70),
     dispatched=st.booleans(),
+    dispatched_at=st.none() | moments,
     inputs=st.lists(inputs, max_size=2).map(tuple),
     inputs_made=st.integers(0, 9),
     answers=st.dictionaries(texts, texts, max_size=2),
@@ -85,12 +86,21 @@ heads = st.builds(
     retrieved=st.booleans(),
     checkpoint=st.none() | st.builds(SealedCheckpoint, sealed=texts, answers=st.dictionaries(texts, texts, max_size=2)),
     handed_to=st.none() | texts,
-)
+).map(lambda record: record if record.dispatched else replace(record, dispatched_at=None))
 
 
 @given(heads)
 def test_a_head_comes_back_as_it_was_with_the_lease_that_is_given(head: TaskRecord) -> None:
     assert codec.unpack_head(codec.pack_head(head), head.lease) == head
+
+
+def test_the_time_of_the_dispatch_stands_where_earlier_releases_have_true() -> None:
+    early = new_record(dispatched=True)
+    late = replace(early, dispatched_at=EPOCH)
+    one, other = (orjson.loads(codec.pack_head(each)) for each in (early, late))
+    [place] = [index for index, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
+    assert (one[place], other[place]) == (True, codec.pack_time(EPOCH))
+    assert codec.unpack_head(codec.pack_head(early), None).dispatched_at is None
 
 
 @given(st.none() | st.builds(CallerNames, texts, texts, st.none() | texts, st.none() | texts))
