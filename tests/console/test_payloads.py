@@ -23,6 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script>\u202eevil'
 SHOWN = 20_000
+COPIES = ["Copy the link", "Copy as CLI"]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -38,13 +39,13 @@ async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Gatew
 
 
 async def opened(visitor: Visitor, name: str = "ops") -> Locator:
-    """The dialog of the only task, after a sign-in."""
+    """The page of the only task, after a sign-in."""
     await visitor.sign_in(name)
     await visitor.page.get_by_label("Status").select_option("all")
-    await visitor.page.locator("#task-rows th button").click()
-    dialog = visitor.page.locator("#task-dialog")
-    await expect(dialog).to_be_visible()
-    return dialog
+    await visitor.page.locator("#task-rows th a").click()
+    shown = visitor.page.locator("#view-task")
+    await expect(shown.locator("#task-events tr").first).to_be_visible()
+    return shown
 
 
 async def looks(tmp_path: Path) -> list[dict[str, Any]]:
@@ -57,18 +58,19 @@ async def test_a_payload_is_text_and_never_markup_with_its_own_numbers(
 ) -> None:
     server.script["report"] = result({"content": [{"type": "text", "text": MARKUP}]})
     await (await gateway.greeted()).start("report", {"big": 12345678901234567890, "text": MARKUP})
-    dialog = await opened(visitor)
-    await expect(dialog.locator("#task-payload")).to_be_hidden()
-    await dialog.get_by_role("button", name="Show payload").click()
-    arguments = dialog.get_by_role("region", name="arguments")
+    shown = await opened(visitor)
+    await expect(shown.locator("#task-payload")).to_be_hidden()
+    await shown.get_by_role("button", name="Show payload").click()
+    arguments = shown.get_by_role("region", name="arguments")
     written = json.dumps(MARKUP, ensure_ascii=False).replace("\u202e", r"\u202e")
     await expect(arguments).to_have_text(re.compile(r'"big": 12345678901234567890,\s+"text": ' + re.escape(written)))
-    await expect(dialog.get_by_role("region", name="result")).to_contain_text(r"\u202eevil")
-    await expect(dialog).to_contain_text("error: none")
-    await expect(dialog).to_contain_text("This look is in the audit log.")
-    assert await visitor.page.locator("dialog img, dialog script").count() == 0
-    assert await visitor.page.title() == "Tasks - taskgate console"
-    await visitor.page.keyboard.press("Escape")
+    await expect(shown.get_by_role("region", name="result")).to_contain_text(r"\u202eevil")
+    await expect(shown).to_contain_text("error: none")
+    await expect(shown).to_contain_text("This look is in the audit log.")
+    assert await visitor.page.locator("main img, main script").count() == 0
+    assert await visitor.page.title() == "report - taskgate console"
+    await visitor.page.go_back()
+    await expect(shown).to_be_hidden()
     assert MARKUP[:20] not in await visitor.page.locator("#task-payload").inner_text()
 
 
@@ -77,14 +79,14 @@ async def test_a_long_payload_is_cut_visibly_and_each_look_is_one_line(
 ) -> None:
     server.script["report"] = hold = Hold()
     await (await gateway.greeted()).start("report", {"text": "x" * 2 * SHOWN})
-    dialog = await opened(visitor)
-    await dialog.get_by_role("button", name="Show payload").click()
-    await expect(dialog).to_contain_text(re.compile(rf"Cut: the first {SHOWN} of 400\d\d characters are shown."))
-    assert len(await dialog.get_by_role("region", name="arguments").inner_text()) == SHOWN
-    await expect(dialog).to_contain_text("result: the task has not ended")
+    shown = await opened(visitor)
+    await shown.get_by_role("button", name="Show payload").click()
+    await expect(shown).to_contain_text(re.compile(rf"Cut: the first {SHOWN} of 400\d\d characters are shown."))
+    assert len(await shown.get_by_role("region", name="arguments").inner_text()) == SHOWN
+    await expect(shown).to_contain_text("result: the task has not ended")
     # Live updates of the task are no further looks.
     hold.release({"content": []})
-    await expect(dialog.locator("#task-timeline li")).to_have_count(2)
+    await expect(shown.locator("#task-events tr")).to_have_count(2)
     assert len(await looks(tmp_path)) == 1
 
 
@@ -94,9 +96,9 @@ async def test_the_payload_of_a_task_fits_the_window_and_axe_finds_nothing_serio
     await (await gateway.greeted()).start("report", {"text": "word" * 200})
     for size in (NARROW, WIDE):
         async with Visitor.of(browser, gateway, size, "dark") as visitor:
-            dialog = await opened(visitor)
-            await dialog.get_by_role("button", name="Show payload").click()
-            await expect(dialog.get_by_role("region", name="arguments")).to_be_visible()
+            shown = await opened(visitor)
+            await shown.get_by_role("button", name="Show payload").click()
+            await expect(shown.get_by_role("region", name="arguments")).to_be_visible()
             found = (await Axe().run(visitor.page)).response["violations"]
             assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
             assert await visitor.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -104,18 +106,17 @@ async def test_the_payload_of_a_task_fits_the_window_and_axe_finds_nothing_serio
 
 async def test_a_viewer_sees_no_button_for_payloads(gateway: Gateway, visitor: Visitor) -> None:
     await (await gateway.greeted()).start("echo")
-    dialog = await opened(visitor, "looks")
-    await expect(dialog.get_by_role("button")).to_have_text(["Close"])
+    shown = await opened(visitor, "looks")
+    await expect(shown.get_by_role("button")).to_have_text(COPIES)
 
 
 async def test_without_admin_payloads_nobody_sees_a_button_and_a_look_is_refused(
     gateway: Gateway, visitor: Visitor
 ) -> None:
     await (await gateway.greeted()).start("echo")
-    dialog = await opened(visitor)
+    shown = await opened(visitor)
     assert (await act(gateway, "/api/v1/reload"))[0] == 200
-    await dialog.get_by_role("button", name="Show payload").click()
-    await expect(dialog).to_contain_text("no payload is shown: admin.payloads is false in the configuration")
-    await visitor.page.keyboard.press("Escape")
-    await visitor.page.locator("#task-rows th button").click()
-    await expect(dialog.get_by_role("button")).to_have_text(["Close"])
+    await shown.get_by_role("button", name="Show payload").click()
+    await expect(shown).to_contain_text("no payload is shown: admin.payloads is false in the configuration")
+    await visitor.page.reload()
+    await expect(shown.get_by_role("button")).to_have_text(COPIES)

@@ -27,7 +27,7 @@ async def test_an_operator_signs_in_with_a_token_and_out_again(visitor: Visitor)
     await expect(page.locator("#message")).to_have_text("The token is wrong.")
     await page.get_by_label("Token", exact=True).fill(TOKEN)
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", name="Tasks")).to_be_visible()
+    await expect(page.get_by_role("heading", name="What happened")).to_be_visible()
     [cookie] = await page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
     assert TOKEN not in cookie["value"]
@@ -44,7 +44,7 @@ async def test_a_link_with_a_token_signs_in_and_the_address_keeps_no_token(visit
     await visitor.open("#token=a-wrong-token-of-nothing")
     await expect(visitor.page.locator("#message")).to_have_text("The token of the link is wrong.")
     await visitor.sign_in()
-    assert visitor.page.url == f"{visitor.origin}/ui#tasks"
+    assert visitor.page.url == f"{visitor.origin}/ui/tasks"
     assert [url for url in requested if TOKEN in url] == []
 
 
@@ -67,7 +67,7 @@ async def test_a_link_does_not_replace_the_operator_of_a_page(visitor: Visitor) 
     await visitor.sign_in()
     for name in ("a-wrong-token-of-nothing", VIEWER.removeprefix("Bearer ")):
         await visitor.open(f"#token={name}")
-        await expect(visitor.page).to_have_url(f"{visitor.origin}/ui#tasks")
+        await expect(visitor.page).to_have_url(f"{visitor.origin}/ui")
         await expect(visitor.page.locator("#operator")).to_have_text("ops (operator)")
 
 
@@ -79,10 +79,11 @@ async def test_a_viewer_sees_tasks_and_servers_and_no_button_that_acts(
     await visitor.sign_in("looks")
     row = visitor.row("reports")
     await expect(row).to_have_count(1)
-    await expect(row.get_by_role("button")).to_have_text(["report"])
-    await row.get_by_role("button").click()
-    await expect(visitor.page.get_by_role("dialog").get_by_role("button")).to_have_text(["Close"])
-    await visitor.page.keyboard.press("Escape")
+    await expect(row.get_by_role("button")).to_have_count(0)
+    await row.get_by_role("link").click()
+    shown = visitor.page.locator("#view-task")
+    await expect(shown.get_by_role("button")).to_have_text(["Copy the link", "Copy as CLI"])
+    await expect(visitor.page.locator("#task-cancel")).to_be_hidden()
     await visitor.go("Servers")
     await expect(visitor.row("reports")).to_have_count(1)
     await expect(visitor.row("reports").get_by_role("button")).to_have_count(0)

@@ -42,7 +42,7 @@ class Visitor:
             yield visitor
         finally:
             await context.close()
-        assert visitor.faults == []
+        assert not visitor.faults, visitor.faults
 
     def throw(self, error: Error) -> None:
         """An error that no code of the page has caught."""
@@ -70,8 +70,8 @@ class Visitor:
         """Go to the console."""
         await self.page.goto(f"{self.origin}/ui{view}")
 
-    async def sign_in(self, name: str = "ops", view: str = "") -> None:
-        """Open the console with the link that has the token of that name."""
+    async def sign_in(self, name: str = "ops", view: str = "Tasks") -> None:
+        """Open the console with the link that has the token of that name, and choose a view."""
         await self.open(f"#token={ROLES[name][1].removeprefix('Bearer ')}")
         await self.page.get_by_role("button", name=f"Sign in as {name}").click()
         await expect(self.page.locator("#operator")).to_have_text(f"{name} ({ROLES[name][0]})")

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from http.cookies import SimpleCookie
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,25 @@ async def test_a_file_of_the_console_has_its_type_a_strict_policy_and_a_tag(
     again = await gateway.operators_answer(f"/ui{path}", **{"If-None-Match": headers["ETag"]})
     assert (again[0], again[2]) == (304, "")
     assert await ask(gateway, f"/ui{path}", "POST") == (405, "method_not_allowed")
+
+
+async def test_the_address_of_each_view_has_the_page(gateway: Gateway) -> None:
+    _, _, page = await gateway.operators_answer("/ui")
+    for view in ("tasks", f"tasks/t_{'a' * 22}", "servers", "callers", "refusals", "sessions", "configuration"):
+        status, _, body = await gateway.operators_answer(f"/ui/{view}")
+        assert (status, body) == (200, page)
+    for view in ("tasks/", "tasks/t_short", "tasks/x", "other", "servers/x"):
+        assert (await gateway.operators_answer(f"/ui/{view}"))[0] == 404
+
+
+async def test_all_files_of_the_console_are_small_as_browsers_get_them(gateway: Gateway) -> None:
+    names = [each.name for each in files("taskgate.operators.console").iterdir() if each.name.endswith((".js", ".css"))]
+    sizes = []
+    for path in ("/ui", *(f"/ui/{name}" for name in names)):
+        _, headers, _ = await gateway.operators_answer(path, **{"Accept-Encoding": "gzip"})
+        assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+        sizes.append(int(headers["Content-Length"]))
+    assert sum(sizes) < 40_000
 
 
 async def test_other_paths_of_the_console_are_refused(gateway: Gateway) -> None:

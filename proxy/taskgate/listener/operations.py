@@ -354,7 +354,12 @@ class OperatorsListener:
         if reply.is_audited:
             name = None if reply.operator is None else reply.operator.name
             self._report(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
-        return _close(web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers}))
+        answer = web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
+        if reply.status == 200:
+            # A third of the bytes: the page is often read through a tunnel.
+            answer.headers["Vary"] = "Accept-Encoding"
+            answer.enable_compression()
+        return _close(answer)
 
     def _refuse_until_served(self) -> web.Response:
         """Refuse a request for the API or the console, which are not served."""

@@ -1,6 +1,6 @@
 """The page of the console: `ConsolePage` answers the requests below `/ui`, whatever carries them.
 
-    GET    /ui              index.html; console.css and console.js lie below
+    GET    /ui              index.html, as for the address of each view; the style sheet and the scripts lie below
     GET    /ui/session      the name and the role of a bearer token, or of the session
     POST   /ui/session      sign in with a bearer token, and get a cookie and `page_key`
     DELETE /ui/session      sign out
@@ -10,9 +10,11 @@ A session is the cookie and `page_key`, which the page sends in a header with ea
 The page is the same for all, so it needs no token. All that it shows comes from `/api/v1`.
 """
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 import orjson
@@ -22,11 +24,11 @@ from taskgate.operators.access import COOKIE, SECRET_BYTES, SESSION_SECONDS, Api
 
 PATH: Final = "/ui"
 SESSION: Final = f"{PATH}/session"
-_NAMES: Final = {
-    PATH: ("index.html", "text/html; charset=utf-8"),
-    f"{PATH}/console.css": ("console.css", "text/css; charset=utf-8"),
-    f"{PATH}/console.js": ("console.js", "text/javascript; charset=utf-8"),
-}
+_VIEW: Final = re.compile(
+    rf"{PATH}/(tasks(/t_[A-Za-z0-9_-]{{22}})?|servers|callers|refusals|sessions|configuration)"
+).fullmatch
+"""The addresses of views, which the page reads itself."""
+_KINDS: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
@@ -62,7 +64,10 @@ class ConsolePage:
     def __init__(self, access: OperatorAccess, entropy: Entropy) -> None:
         self._access = access
         self._entropy = entropy
-        self._files = {path: _read(*named) for path, named in _NAMES.items()}
+        self._page = _read("index.html", "text/html; charset=utf-8")
+        names = (each.name for each in files(__package__).iterdir())
+        kinds = ((name, _KINDS.get(PurePath(name).suffix)) for name in names)
+        self._files = {f"{PATH}/{name}": _read(name, kind) for name, kind in kinds if kind is not None}
 
     def answer(
         self, *, method: str, path: str, headers: Mapping[str, str], authorizations: list[str], address: str
@@ -71,7 +76,7 @@ class ConsolePage:
         try:
             if path == SESSION:
                 return self._answer_session(method, headers, authorizations, address)
-            file = self._files.get(path)
+            file = self._page if path == PATH or _VIEW(path) else self._files.get(path)
             if file is None:
                 raise ApiError(404, "not_found", "the console has no such path")
             if method != "GET":
