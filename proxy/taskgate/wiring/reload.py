@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import scrypt
 from logging import getLogger
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
 from taskgate.auth.key_file import KeyFileRefused
@@ -313,12 +313,18 @@ def without_restart(old: GatewayConfig, new: GatewayConfig) -> GatewayConfig:
 def fingerprint(config: GatewayConfig) -> int:
     """Return 48 bits that are equal for configurations of equal effect, secrets included.
 
+    Addresses to listen on and paths of files do not count: replicas on one machine differ in them.
     This takes tens of milliseconds, so that secrets cannot be guessed by comparing the fingerprint
     that metrics show.
     """
-    dumped = json.dumps(config.model_dump(mode="python"), default=repr, sort_keys=True)
+    dump = config.model_dump(mode="python", exclude={"server": {"listen"}, "admin": {"listen"}})
+    dumped = json.dumps(dump, default=_fingerprinted, sort_keys=True)
     digest = scrypt(dumped.encode(), salt=b"taskgate configuration", n=SCRYPT_COST, r=8, p=1, dklen=_BYTES)
     return int.from_bytes(digest)
+
+
+def _fingerprinted(value: object) -> str:
+    return "path" if isinstance(value, PurePath) else repr(value)
 
 
 def _needs_restart(where: Location) -> bool:

@@ -136,12 +136,27 @@ def test_the_same_configuration_has_the_same_fingerprint_however_it_is_written(l
     [
         "tasks: {inline_grace: 1m}\n",
         "limits: {rate: []}\n",
-        "admin: {listen: 127.0.0.1:1}\n",
+        "admin: {token_file: /run/token}\n",
         "  b: {path: /b, url: 'http://b'}\n",
     ],
 )
 def test_another_configuration_has_another_fingerprint(loads: Loads, minimal: str, change: str) -> None:
     assert fingerprint(loads(minimal)) != fingerprint(loads(minimal + change))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("admin: {listen: 127.0.0.1:1}\n", ""),
+        ("server: {listen: 127.0.0.1:1}\n", "server: {listen: 127.0.0.1:2}\n"),
+        ("store: {sqlite: {path: /a/tasks.db}}\n", "store: {sqlite: {path: /b/tasks.db}}\n"),
+        ("audit: {hmac_key_file: /a/key}\n", "audit: {hmac_key_file: /b/key}\n"),
+    ],
+)
+def test_replicas_that_differ_in_addresses_and_paths_have_the_same_fingerprint(
+    loads: Loads, minimal: str, one: str, other: str
+) -> None:
+    assert fingerprint(loads(one + minimal)) == fingerprint(loads(other + minimal))
 
 
 def test_who_tries_out_secrets_has_to_work_for_each(usual_effort: int) -> None:

@@ -23,7 +23,10 @@ CONFIG_LOADED_AT = gauge(
     "taskgate_config_last_reload_success_timestamp_seconds",
     "When a configuration was last taken over; 0 before the first.",
 )
-CONFIG_HASH = gauge("taskgate_config_hash", "A number of 48 bits, equal for equal configurations in force.")
+CONFIG_HASH = gauge(
+    "taskgate_config_hash",
+    "A number of 48 bits, equal for equal configurations, without paths and addresses to listen on.",
+)
 CONFIG_RELOADS = counter(
     "taskgate_config_reloads_total", "Times that the configuration was read again.", labels.RELOAD_RESULT
 )
