@@ -49,12 +49,14 @@ def test_a_server_reaches_neither_the_store_nor_the_listener_of_operators(config
     assert {name for name in SERVICES if "servers" in networks_of(name)} == {"taskgate", "server"}
     assert networks_of("valkey") == {"store"}
     assert NETWORKS["store"] == {"internal": True}
-    assert networks_of("prometheus") == {"operators"}
+    assert networks_of("prometheus") == networks_of("grafana") == {"operators"}
     assert networks_of("taskgate") == {"servers", "store", "operators"}
     assert "default" not in set().union(*map(networks_of, SERVICES))
     own = SERVICES["taskgate"]["networks"]["operators"]["ipv4_address"]
     [subnet] = NETWORKS["operators"]["ipam"]["config"]
     assert ip_address(own) in ip_network(subnet["subnet"])
+    assert ip_address(own) not in ip_network(subnet["ip_range"]), "a service that starts first would get it"
+    assert ip_network(subnet["ip_range"]).subnet_of(ip_network(subnet["subnet"]))
     assert str(config.admin.listen) == f"{own}:9464", "no other network reaches it"
     assert SERVICES["taskgate"]["environment"] == {"TASKGATE_ADMIN_URL": f"http://{own}:9464"}
 
@@ -87,6 +89,26 @@ def test_no_sample_has_prometheus_ask_for_a_name_which_the_listener_of_operators
     jobs = [job for file in files for job in YAML(typ="safe").load(file)["scrape_configs"]]
     targets = [target for job in jobs for each in job.get("static_configs", []) for target in each["targets"]]
     assert [target for target in targets if not access.allows_host(target)] == []
+
+
+def test_grafana_is_there_on_request_alone_and_shows_this_machine_the_dashboards_without_a_login() -> None:
+    grafana, provisioning = SERVICES["grafana"], YAML(typ="safe")
+    assert [name for name, said in SERVICES.items() if "profiles" in said] == ["grafana"]
+    assert grafana["ports"] == ["127.0.0.1:3001:3000"]
+    mounted = {target: ROOT / source for source, target, _ in (each.split(":") for each in grafana["volumes"])}
+    [provider] = provisioning.load(mounted["/etc/grafana/provisioning/dashboards/taskgate.yml"])["providers"]
+    boards = mounted[provider["options"]["path"]]
+    home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (str(home.parent), (boards / home.name).is_file()) == (provider["options"]["path"], True)
+    [source] = provisioning.load(mounted["/etc/grafana/provisioning/datasources/taskgate.yml"])["datasources"]
+    scraping = provisioning.load(ROOT / "deploy/compose/prometheus.yml")["global"]
+    assert (source["url"], source["type"]) == ("http://prometheus:9090", "prometheus")
+    assert source["jsonData"]["timeInterval"] == scraping["scrape_interval"]
+    assert grafana["environment"]["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert {grafana["environment"][f"GF_AUTH_{key}"] for key in ("BASIC_ENABLED", "ANONYMOUS_ENABLED")} == {
+        "false",
+        "true",
+    }
 
 
 def test_the_port_is_for_this_machine_alone_since_hosts_are_not_authenticated(config: settings.GatewayConfig) -> None:
