@@ -11,12 +11,15 @@ from grafana_foundation_sdk.models.dashboard import (
     Dashboard,
     DashboardCursorSync,
     DashboardLinkType,
+    RowPanel,
+    VariableHide,
     VariableModel,
     VariableOption,
     VariableRefresh,
     VariableSort,
 )
 
+from grafana.src import links
 from grafana.src.panels import DATASOURCE, Panel, draw
 from grafana.src.queries import select
 
@@ -26,10 +29,16 @@ _ALL: Final = VariableOption(selected=True, text=["All"], value=["$__all"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A heading and the panels below it, from left to right."""
+    """A heading and the panels below it, from left to right.
+
+    Their series lead to the dashboard with the uid `leads_to`. A closed row is of a feature that is usually
+    off; closed rows are the last ones.
+    """
 
     title: str
     panels: Sequence[Panel]
+    leads_to: str = ""
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +55,35 @@ def build(board: Board) -> Dashboard:
     """The dashboard as Grafana reads it. Panels are numbered in their order, rows included."""
     built = dashboard.Dashboard(board.title).uid(board.uid).description(board.about).tags(list(TAGS)).readonly()
     built.tooltip(DashboardCursorSync.CROSSHAIR).refresh("30s").time("now-1h", "now").timezone("browser")
-    built.variables([_datasource(), *_chosen()]).annotations(_marks()).links([_others()])
+    built.variables([_datasource(), *_chosen(), *_places()]).annotations(_marks()).links([_others()])
     number = 0
     for row in board.rows:
         number += 1
-        built.with_row(dashboard.Row(row.title).id(number))
+        heading = dashboard.Row(row.title).id(number)
+        if not row.is_closed:
+            built.with_row(heading)
         for panel in row.panels:
             number += 1
-            built.with_panel(draw(panel, number))
-    return built.build()
+            drawn = draw(panel, number, row.leads_to)
+            heading.with_panel(drawn) if row.is_closed else built.with_panel(drawn)
+        if row.is_closed:
+            built.with_row(heading)
+    made = built.build()
+    _close_gaps(made)
+    return made
+
+
+def _close_gaps(made: Dashboard) -> None:
+    """Moves what is below a closed row up: the SDK leaves room for the panels of closed rows."""
+    bottom = 0
+    for each in made.panels or []:
+        assert each.grid_pos is not None
+        if isinstance(each, RowPanel) and each.panels:
+            moved = each.grid_pos.y - bottom
+            for panel in (each, *each.panels):
+                assert panel.grid_pos is not None
+                panel.grid_pos.y -= moved
+        bottom = max(bottom, each.grid_pos.y + each.grid_pos.h)
 
 
 def _datasource() -> dashboard.DatasourceVariable:
@@ -70,6 +99,18 @@ def _chosen() -> list[Builder[VariableModel]]:
     instance = _names("instance", 'taskgate_build_info{job=~"$job"}', ".+")
     upstream = _names("upstream", 'taskgate_tasks_running{job=~"$job", instance=~"$instance"}', ".*")
     return [job, instance, upstream]
+
+
+def _places() -> list[Builder[VariableModel]]:
+    """The addresses that links lead to, as rules of Prometheus have them."""
+    return [
+        dashboard.QueryVariable(name)
+        .query(f"label_values({links.SERIES}, {name})")
+        .datasource(DATASOURCE)
+        .hide(VariableHide.HIDE_VARIABLE)
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        for name in (links.RUNBOOKS, links.CONSOLE)
+    ]
 
 
 def _names(label: str, series: str, everything: str) -> dashboard.QueryVariable:

@@ -64,8 +64,8 @@ def number(panel: dict[str, Any], series: Sequence[Series], box: Box) -> str:
     for row, one in enumerate(series):
         value = next((value for value in reversed(one.values) if value is not None), None)
         top = box.y + _HEAD + row * each
-        size = min(26.0, each * 0.6)
         shown, colour = "none" if value is None else _word(value, defaults), _colour(value, defaults)
+        size = min(26.0, each * 0.6, (box.width - 12) / (0.66 * len(shown)))
         drawn.append(text(box.x + 8, top + each * 0.7, shown, size=size, colour=colour, weight="bold"))
         if len(series) > 1:
             drawn.append(text(box.x + box.width * 0.5, top + each * 0.7, one.name, size=11))
@@ -93,7 +93,7 @@ def lines(panel: dict[str, Any], series: Sequence[Series], box: Box, span: Span)
             y = plot.y + plot.height * (1 - bound / top)
             drawn.append(_rule(plot, y, BAD, dash="5 4"))
     drawn.append(marked(span, plot))
-    return "".join(drawn) + _legend(series, colours, box)
+    return "".join(drawn) + _legend([_summary(one, defaults["unit"]) for one in series], colours, box)
 
 
 def timeline(panel: dict[str, Any], series: Sequence[Series], box: Box, span: Span) -> str:
@@ -239,17 +239,23 @@ def _colours(panel: dict[str, Any], series: Sequence[Series]) -> list[str]:
     return colours
 
 
-def _legend(series: Sequence[Series], colours: Sequence[str], box: Box) -> str:
+def _summary(one: Series, unit: str) -> str:
+    """The name of a series with its last and its largest value."""
+    known = [value for value in one.values if value is not None]
+    return f"{one.name}: {written(known[-1], unit)}, max {written(max(known), unit)}"
+
+
+def _legend(names: Sequence[str], colours: Sequence[str], box: Box) -> str:
     """As many names as two lines have room for."""
     drawn, x, y = [], box.x + 10.0, box.y + box.height - _LEGEND + 12
-    for place, one in enumerate(series):
-        wide = 22 + 5.6 * len(one.name)
+    for place, name in enumerate(names):
+        wide = 20 + 5.0 * len(name)
         if x + wide > box.x + box.width and x > box.x + 10:
             x, y = box.x + 10.0, y + 14
         if y > box.y + box.height:
             break
         drawn.append(f'<rect x="{x:.1f}" y="{y - 7:.1f}" width="8" height="8" fill="{colours[place]}"/>')
-        drawn.append(text(x + 11, y, one.name, size=9.5))
+        drawn.append(text(x + 11, y, name, size=9.5))
         x += wide
     return "".join(drawn)
 

@@ -46,14 +46,15 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
 
+from grafana.src import links
 from grafana.src.colours import Meaning, Rule, rules
 from grafana.src.queries import quantile
-from grafana.src.runbook import link
 from grafana.src.thresholds import Bound
+from grafana.src.words import renames
 
 DATASOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 GOOD, BAD, PLAIN = "green", "red", "blue"
-HALF, THIRD, QUARTER, SIXTH = 12, 8, 6, 4
+HALF, THIRD, QUARTER, EIGHTH = 12, 8, 6, 3
 
 Builder = timeseries.Panel | stat.Panel | table.Panel | heatmap.Panel | statetimeline.Panel | bargauge.Panel
 
@@ -122,15 +123,21 @@ def quantiles(family: str, *ranks: float, by: str = "upstream") -> list[Ask]:
     return [Ask(quantile(rank, family, by=[by]), f"p{rank * 100:g} {{{{{by}}}}}") for rank in ranks]
 
 
-def draw(panel: Panel, number: int) -> Builder:
-    """The panel for the SDK, with its number on the dashboard."""
+def draw(panel: Panel, number: int, leads_to: str = "") -> Builder:
+    """The panel for the SDK, with its number on the dashboard. Its series lead to the dashboard of that uid."""
     drawn = _DRAWN[panel.shape](panel)
     drawn.id(number).title(panel.title).unit(panel.unit).datasource(DATASOURCE).span(panel.span).height(panel.height)
     shows, normal, act = panel.guidance
     drawn.description(f"**Shows:** {shows}\n\n**Normal:** {normal}\n\n**Otherwise:** {act}")
-    drawn.links([_runbook(panel.alert)])
+    drawn.links([_link(f"Runbook: {panel.alert}", links.link(panel.alert))])
+    if panel.shape not in (Shape.TABLE, Shape.HEATMAP):
+        drawn.data_links(_next(panel, leads_to))
     for letter, ask in zip("ABCDEFGH", panel.asks, strict=False):
         drawn.with_target(_query(panel, ask, letter))
+    if panel.shape in (Shape.LINES, Shape.STACK):
+        for rename in dict.fromkeys(rename for ask in panel.asks for rename in renames(ask.legend)):
+            options = {"regex": rename.pattern, "renamePattern": rename.name}
+            drawn.with_transformation(DataTransformerConfig(id_val="renameByRegex", options=options))
     for rule in _colours(panel):
         mode = FieldColorModeId.SHADES if ".*" in rule.pattern else FieldColorModeId.FIXED
         colour = {"mode": mode.value, "fixedColor": rule.colour}
@@ -161,9 +168,15 @@ def _query(panel: Panel, ask: Ask, letter: str) -> prometheus.Dataquery:
     return query.range().exemplar(panel.exemplars)
 
 
-def _runbook(alert: str) -> DashboardLink:
-    runbook = DashboardLink(f"Runbook: {alert}").type(DashboardLinkType.LINK)
-    return runbook.url(link(alert)).target_blank(True)
+def _next(panel: Panel, leads_to: str) -> list[DashboardLink]:
+    """Where a series leads: to the next dashboard, of its upstream if it has one, and to the console."""
+    of_upstream = all("{{upstream}}" in ask.legend for ask in panel.asks)
+    boards = [_link("Open the next dashboard", links.dashboard(leads_to, of_upstream=of_upstream))] if leads_to else []
+    return [*boards, _link("Open the console", links.console())]
+
+
+def _link(title: str, url: str) -> DashboardLink:
+    return DashboardLink(title).type(DashboardLinkType.LINK).url(url).target_blank(True)
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
@@ -171,7 +184,8 @@ def _runbook(alert: str) -> DashboardLink:
 
 def _lines(panel: Panel) -> timeseries.Panel:
     drawn = timeseries.Panel().line_width(1).show_points(VisibilityMode.NEVER).fill_opacity(8).min(0)
-    legend = common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+    legend = common.VizLegendOptions().display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.BOTTOM)
+    legend.calcs(["lastNotNull", "max"]).sort_by("Max").sort_desc(True)
     drawn.legend(legend.show_legend(True)).thresholds(_steps(panel.bound))
     drawn.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
     if panel.bound is not None:

@@ -20,7 +20,7 @@ from grafana.src import drawing
 from grafana.src.axes import Box, Mark, Span
 from grafana.src.drawing import Series
 from grafana.src.numbers import written
-from grafana.src.reading import dashboards, expanded, panels
+from grafana.src.reading import dashboards, expanded, shown
 
 FOLDER: Final = Path(__file__).parents[1] / "previews"
 WIDTH, COLUMN, ROW, TOP = 1200, 50, 24, 56
@@ -67,8 +67,8 @@ def picture(dashboard: dict[str, Any], prometheus: Prometheus, note: str, marks:
         drawing.text(12, 26, dashboard["title"], size=20, weight="bold"),
         drawing.text(12, 44, f"preview, drawn without Grafana; {note}", size=11, colour=drawing.FAINT),
         *_explained(span),
-        *(drawing.text(14, _place(row).y + 17, f"▾ {row['title']}", size=13, weight="bold") for row in rows),
-        *(_drawn(panel, prometheus, span) for panel in panels(dashboard)),
+        *(_heading(row) for row in rows),
+        *(_drawn(panel, prometheus, span) for panel in shown(dashboard)),
     ]
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -103,6 +103,14 @@ def _clock(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%H:%M")
 
 
+def _heading(row: dict[str, Any]) -> str:
+    """The title of a row; that of a closed one names its panels, too."""
+    closed = [panel["title"] for panel in row.get("panels", [])]
+    x, y = 14, _place(row).y + 17
+    title = drawing.text(x, y, f"{'▸' if closed else '▾'} {row['title']}", size=13, weight="bold")
+    return title + (drawing.text(x + 420, y, ", ".join(closed), size=11, colour=drawing.FAINT) if closed else "")
+
+
 def _place(panel: dict[str, Any]) -> Box:
     at = panel["gridPos"]
     return Box(at["x"] * COLUMN + 3, TOP + at["y"] * ROW + 3, at["w"] * COLUMN - 6, at["h"] * ROW - 6)
@@ -115,7 +123,11 @@ def _drawn(panel: dict[str, Any], prometheus: Prometheus, span: Span) -> str:
         return drawing.framed(panel, box, drawing.table(rows, box) if len(rows) > 1 else drawing.empty(box))
     if panel["type"] == "bargauge":
         return drawing.framed(panel, box, drawing.bars(panel, _newest(panel, prometheus), box))
-    found = [series for target in panel["targets"] for series in _series(target, prometheus)]
+    found = [
+        Series(_renamed(series.name, panel), series.values)
+        for target in panel["targets"]
+        for series in _series(target, prometheus)
+    ]
     if not found:
         return drawing.framed(panel, box, drawing.empty(box))
     if panel["type"] == "stat":
@@ -155,6 +167,14 @@ def _series(target: dict[str, Any], prometheus: Prometheus) -> list[Series]:
 def _named(legend: str, labels: dict[str, str]) -> str:
     named = _LABEL.sub(lambda label: labels.get(label[1], ""), legend)
     return named if named.strip() else "(none)"
+
+
+def _renamed(name: str, panel: dict[str, Any]) -> str:
+    """The name of a series after the transformations of its panel."""
+    for each in panel.get("transformations", []):
+        if each["id"] == "renameByRegex":
+            name = re.sub(each["options"]["regex"], each["options"]["renamePattern"].replace("$", "\\"), name)
+    return name
 
 
 def _rows(panel: dict[str, Any], prometheus: Prometheus) -> list[Sequence[str]]:

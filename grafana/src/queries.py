@@ -29,6 +29,11 @@ def rate(metric: str, *matchers: str, by: Sequence[str] = ()) -> str:
     return f"{_over('sum', by)} (rate({select(metric, *matchers)}[$__rate_interval]))"
 
 
+def per_second(*selected: str, by: Sequence[str] = ()) -> str:
+    """Events of several counters per second, added up. The series have different labels."""
+    return f"{_over('sum', by)} ({' or '.join(f'rate({each}[$__rate_interval])' for each in selected)})"
+
+
 def grown(metric: str, *matchers: str, by: Sequence[str] = (), within: str = "$__rate_interval") -> str:
     """Events within a window, added up."""
     return f"{_over('sum', by)} (increase({select(metric, *matchers)}[{within}]))"

@@ -44,7 +44,13 @@ def dashboards() -> list[dict[str, Any]]:
 
 
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
-    """The panels of a dashboard that have queries, in their order."""
+    """The panels of a dashboard that have queries, in their order, with those of closed rows."""
+    every = [each for panel in dashboard["panels"] for each in (panel, *panel.get("panels", []))]
+    return [panel for panel in every if panel["type"] != "row"]
+
+
+def shown(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    """The panels that are in sight when a dashboard is opened."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from grafana.src.reading import panels
 
 from helpers.alert_rules import (
     CASES,
@@ -29,7 +30,7 @@ from helpers.promql import strangers
 from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.formats.schema import schema_text
 
-RUNBOOK_BASE = "https://docs.example.com/taskgate/runbooks.md"
+RUNBOOK_BASE = '{{ with query "taskgate:links" }}{{ . | first | label "runbooks" }}{{ end }}'
 PARTS = ["What it means", "How to check", "What to do"]
 NAMES = [rule["alert"] for rule in alerts()]
 LINE = orjson.loads(schema_text())
@@ -118,13 +119,13 @@ def test_a_runbook_names_only_events_alerts_and_panels_that_there_are(name: str)
     text = " ".join(SECTIONS[name].split())
     assert set(re.findall(r'\.event == "([^"]+)"', text)) <= EVENTS.keys()
     assert set(re.findall(r"Taskgate[A-Z]\w+", text)) <= set(NAMES) - {name}
-    for dashboard, panels in re.findall(r"dashboard `([\w-]+)`: ((?:\*[^*]+\*(?:, )?)+)", text, re.IGNORECASE):
-        assert set(re.findall(r"\*([^*]+)\*", panels)) <= _titles(dashboard)
+    for dashboard, titles in re.findall(r"dashboard `([\w-]+)`: ((?:\*[^*]+\*(?:, )?)+)", text, re.IGNORECASE):
+        assert set(re.findall(r"\*([^*]+)\*", titles)) <= _titles(dashboard)
 
 
 def _titles(dashboard: str) -> set[str]:
     file = GRAFANA / "dashboards" / f"{dashboard}.json"
-    return {panel["title"] for panel in orjson.loads(file.read_bytes())["panels"]}
+    return {panel["title"] for panel in panels(orjson.loads(file.read_bytes()))}
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,7 @@ TIGHT = {"name": "tight", "scope": "context", "methods": ["tools/list"], "rate":
 NOBODYS = "U" * 31
 MANY_POLLS = 25
 FROM_WRONG_TOKENS = {"TaskgateAuthBruteForce"}
-FROM_SERVERS = {
-    "TaskgateUpstreamDown",
-    "TaskgateCircuitOpen",
-    "TaskgateErrorBudgetFastBurn",
-    "TaskgateErrorBudgetNearlySpent",
-    "TaskgateErrorBudgetSlowBurn",
-}
+FROM_SERVERS = {"TaskgateUpstreamDown", "TaskgateCircuitOpen"}
 FROM_CALLERS = {
     "TaskgateCrossContextAccess",
     "TaskgateEnumerationSuspected",

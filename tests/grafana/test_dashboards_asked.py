@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import pytest_asyncio
 from grafana.src import preview
-from grafana.src.reading import dashboards, expanded, panels, targets, variables
+from grafana.src.reading import dashboards, expanded, shown, targets, variables
 
 from helpers.dashboard_rules import Dashboard
 from helpers.made_up_metrics import MadeUpMetrics
@@ -87,7 +87,7 @@ async def test_a_preview_shows_every_panel_and_says_what_it_is(
     assert "preview, drawn without Grafana; numbers made up" in text
     assert "nothing to show" not in text
     words = ["".join(each.itertext()) for each in ElementTree.fromstring(text).iter() if each.tag.endswith("text")]
-    assert {panel["title"] for panel in panels(dashboard)} <= set(words)
+    assert {panel["title"] for panel in shown(dashboard)} <= set(words)
 
 
 async def test_previews_are_written_by_a_command(prometheus: PrometheusServer, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from grafana.src.axes import Box, Mark, Span, marked, ticks, time_axis
 from grafana.src.drawing import BAD, GOOD, Series, bars, heatmap, lines, number, table, timeline
 from grafana.src.numbers import written
 from grafana.src.preview import FOLDER
-from grafana.src.reading import dashboards, panels
+from grafana.src.reading import dashboards, shown
 from grafana.src.story.__main__ import HEALTHY_DAY, NOTE_OF_THE_DAY, NOTE_OF_THE_HOUR
 
 ALL = dashboards()
@@ -112,8 +112,12 @@ def test_the_committed_preview_is_of_the_dashboard_as_it_is(dashboard: dict[str,
     """The same panels under the same headings; the numbers are those of some other day."""
     picture = ElementTree.fromstring((FOLDER / f"{dashboard['uid']}.svg").read_text(encoding="utf-8"))
     bold = ["".join(each.itertext()) for each in picture.iter() if each.get("font-weight") == "bold"]
-    rows = [f"▾ {each['title']}" for each in dashboard["panels"] if each["type"] == "row"]  # type: ignore[attr-defined]
-    wanted = {dashboard["title"], *rows, *(panel["title"] for panel in panels(dashboard))}
+    rows = [
+        f"{'▸' if each['collapsed'] else '▾'} {each['title']}"
+        for each in dashboard["panels"]  # type: ignore[attr-defined]
+        if each["type"] == "row"
+    ]
+    wanted = {dashboard["title"], *rows, *(panel["title"] for panel in shown(dashboard))}
     assert wanted <= set(bold)
     assert any("preview, drawn without Grafana" in "".join(each.itertext()) for each in picture.iter())
 

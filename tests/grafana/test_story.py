@@ -63,7 +63,7 @@ async def test_the_incident_of_a_story_is_in_prometheus_and_fires_the_alerts_of_
 
         down = await moments('taskgate_upstream_state{upstream="reports",state="down"} == 1')
         fires = await moments('ALERTS{alertname="TaskgateUpstreamDown", alertstate="firing"}')
-        burns = await moments("job:taskgate_operation_errors:ratio_rate5m > 0.0144")
+        burns = await moments("job:taskgate_call_errors:ratio_rate5m > 0.0144")
         assert (600 <= min(down) <= 630, 1185 <= max(down) <= 1215) == (True, True)
         assert min(fires) == min(down) + 30
         # Nothing marks the end of a series that was written at once: it is seen for five minutes more.
@@ -73,11 +73,11 @@ async def test_the_incident_of_a_story_is_in_prometheus_and_fires_the_alerts_of_
 
 async def test_what_was_before_a_story_counts_in_what_is_left_of_a_budget(tmp_path: Path) -> None:
     require_prometheus()
-    rates = {"job:taskgate_operations:rate5m": 5.0, "job:taskgate_operation_errors:rate5m": 0.0025}
+    rates = {"up": 1.0, "job:taskgate_calls:rate5m": 5.0, "job:taskgate_call_errors:rate5m": 0.0025}
     moments = replace(MOMENTS, begin=MOMENTS.end - 600, every=60, history=rates)
     traffic = Traffic(moments.begin, seed=3, incident=None, day=lambda _: 1.0)
     async with archived(tmp_path, traffic.pages(60, moments.end), moments) as address:
-        left = 'job:taskgate_error_budget:remaining_ratio30d{objective="operations"}'
+        left = 'job:taskgate_error_budget:remaining_ratio30d{objective="calls"}'
         found = await prometheus.get(address, "/api/v1/query", query=left, time=f"{moments.end}")
         assert [float(one["value"][1]) for one in found["result"]] == [pytest.approx(0.5, abs=0.01)]
 

@@ -16,6 +16,7 @@ _RATES: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate(_DECISIONS, by=["policy", "decision"]), "{{policy}} {{decision}}")],
         unit="reqps",
+        span=HALF,
         guidance=Guidance(
             "the decision of each policy. A request has one for each policy, so it counts several times. "
             "delayed: it waited for its turn.",
@@ -28,6 +29,7 @@ _RATES: Final = (
         title="Rate limit rejection ratio",
         asks=[Ask(among(_DECISIONS, 'decision="rejected"', by=["policy"]), "{{policy}}")],
         unit="percentunit",
+        span=HALF,
         bound=thresholds.RATE_REJECTIONS,
         guidance=Guidance(
             "the share of requests that a policy refused.",
@@ -36,6 +38,9 @@ _RATES: Final = (
         ),
         alert="TaskgateRateLimitRejectionsHigh",
     ),
+)
+
+_SELDOM: Final = (
     Panel(
         title="Rate limit rejections in shadow",
         asks=[Ask(rate(_DECISIONS, 'decision="shadow"', by=["policy"]), "{{policy}}")],
@@ -57,8 +62,6 @@ _RATES: Final = (
             )
         ],
         unit="reqps",
-        span=24,
-        height=6,
         bound=thresholds.LIMITER_FALLBACK,
         guidance=Guidance(
             "requests that passed while the shared store did not respond: by this instance's part of the rate "
@@ -72,8 +75,6 @@ _RATES: Final = (
         title="Requests that wait for a rate",
         asks=[Ask(now("taskgate_rate_limit_waiting"), "waiting")],
         unit="short",
-        span=24,
-        height=6,
         guidance=Guidance(
             "requests that wait for their turn at a rate, over all instances.",
             "0, with peaks when many hosts start.",
@@ -283,9 +284,10 @@ BOARD: Final = Board(
     about="Refusals by limits, also in shadow, utilization, queues, and polls of hosts.",
     rows=(
         Row(title="Rates", panels=_RATES),
-        Row(title="Slots and caps", panels=_SLOTS),
-        Row(title="Queues", panels=_QUEUES),
-        Row(title="Time to live", panels=_TIMES),
-        Row(title="Polling", panels=_POLLING),
+        Row(title="Slots and caps", panels=_SLOTS, leads_to="taskgate-upstreams"),
+        Row(title="Queues", panels=_QUEUES, leads_to="taskgate-upstreams"),
+        Row(title="Time to live", panels=_TIMES, leads_to="taskgate-tasks"),
+        Row(title="Polling", panels=_POLLING, leads_to="taskgate-tasks"),
+        Row(title="Rates in shadow, delayed or without a store", panels=_SELDOM, is_closed=True),
     ),
 )

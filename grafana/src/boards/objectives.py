@@ -7,22 +7,23 @@ from grafana.src.panels import THIRD, Ask, Guidance, Panel, Shape
 from grafana.src.queries import recorded
 
 _BUDGET: Final = recorded("job:taskgate_error_budget:remaining_ratio30d", by=["objective"], how="min")
-_OPERATIONS: Final = f"{recorded('job:taskgate_operation_errors:ratio_rate1h', how='max')} / 0.001"
+_CALLS: Final = f"{recorded('job:taskgate_call_errors:ratio_rate1h', how='max')} / 0.001"
 _TASKS: Final = f"{recorded('job:taskgate_task_failures:ratio_rate1h', how='max')} / 0.01"
 
 OBJECTIVES: Final = (
     Panel(
         title="Error budget remaining",
         shape=Shape.NUMBER,
-        asks=[Ask(_BUDGET, "{{objective}}")],
+        asks=[Ask(f"clamp_min({_BUDGET}, 0)", "{{objective}}")],
         unit="percentunit",
         bound=thresholds.BUDGET,
         span=THIRD,
         height=7,
         guidance=Guidance(
-            "the unused part of the error budget of 30 days: 0.1 % of the operations, 1 % of the tasks.",
+            "the unused part of the error budget of 30 days: 0.1 % of the calls, 1 % of the tasks. The time before "
+            "the first data counts as free of failures.",
             "above 10 %.",
-            "delay risky changes; below zero the objective is missed.",
+            "delay risky changes; without any left, the objective is missed.",
         ),
         alert="TaskgateErrorBudgetNearlySpent",
     ),
@@ -41,7 +42,7 @@ OBJECTIVES: Final = (
     ),
     Panel(
         title="Error budget burn rate",
-        asks=[Ask(_OPERATIONS, "operations"), Ask(_TASKS, "tasks")],
+        asks=[Ask(_CALLS, "calls"), Ask(_TASKS, "tasks")],
         unit="short",
         span=THIRD,
         height=7,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from grafana.src import thresholds
-from grafana.src.panels import HALF, QUARTER, Ask, Guidance, Panel, Shape, quantiles
+from grafana.src.panels import HALF, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import among, grown, rate, share
 
 _NOT_CANCELLED: Final = 'status!="cancelled"'
@@ -51,7 +51,6 @@ ENDS: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_task_cancel_requests_total", by=["outcome"]), "{{outcome}}")],
         unit="cps",
-        span=QUARTER,
         guidance=Guidance(
             "cancels by hosts: propagated to the upstream, or too late.",
             "few.",
@@ -67,7 +66,6 @@ ENDS: Final = (
             Ask(grown("taskgate_leases_lost_total", by=["kind"]), "lost lease: {{kind}}"),
         ],
         unit="short",
-        span=QUARTER,
         guidance=Guidance(
             "tasks taken over from an ended process: failed, because they may have run, or retried. Lost leases "
             "are takeovers from a process that still runs, but had stopped for too long.",
@@ -80,7 +78,6 @@ ENDS: Final = (
         title="Late answers",
         asks=[Ask(rate("taskgate_task_late_answers_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
-        span=QUARTER,
         guidance=Guidance(
             "answers of upstreams that were dropped, because their task had already ended.",
             "0, or as many as cancelled tasks.",
@@ -88,11 +85,15 @@ ENDS: Final = (
         ),
         alert="TaskgateTasksExpiring",
     ),
+)
+
+SHADOW: Final = (
     Panel(
         title="Shadow promotions",
         asks=[Ask(rate("taskgate_shadow_promotions_total", by=["upstream"]), "{{upstream}}")],
         unit="cps",
-        span=QUARTER,
+        span=24,
+        height=6,
         guidance=Guidance(
             "plain calls that a rule with `shadow: true` would have promoted to tasks.",
             "0 without such a rule.",

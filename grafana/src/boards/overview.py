@@ -4,13 +4,12 @@ from typing import Final
 
 from grafana.src import thresholds
 from grafana.src.board import Board, Row
-from grafana.src.boards.health import HEALTH, OUR_ERRORS
+from grafana.src.boards.health import CALLS, HEALTH, OUR_ERRORS, SERVED, error_ratio
 from grafana.src.boards.objectives import OBJECTIVES
 from grafana.src.colours import Meaning
-from grafana.src.panels import HALF, Ask, Guidance, Panel, Shape
+from grafana.src.panels import HALF, QUARTER, Ask, Guidance, Panel, Shape
 from grafana.src.queries import among, mean, now, quantile, rate
 
-_SERVED: Final = "mcp_server_operation_duration_seconds"
 _CALLED: Final = "mcp_client_operation_duration_seconds"
 _WELL: Final = 'error_type=""'
 _RELAYED: Final = 'mcp_method_name=~"tools/list|resources/.+|prompts/.+|completion/complete"'
@@ -18,76 +17,59 @@ _EACH: Final = ("upstream", "mcp_method_name")
 
 _RED: Final = (
     Panel(
-        title="Requests by method",
+        title="Calls by upstream",
         shape=Shape.STACK,
-        asks=[Ask(rate(f"{_SERVED}_count", by=["mcp_method_name"]), "{{mcp_method_name}}")],
+        asks=[Ask(rate(f"{SERVED}_count", CALLS, by=["upstream"]), "{{upstream}}")],
         unit="reqps",
         guidance=Guidance(
-            "JSON-RPC requests of hosts, by method.",
-            "a steady shape; mostly polls (tasks/get) with long tasks.",
-            "if one method alone grows, one host causes it: the audit log names the caller.",
+            "calls of tools, by upstream, with those that become tasks.",
+            "a steady shape.",
+            "a step down: that server is held or down, or its hosts are gone.",
         ),
-        alert="TaskgateRateLimitRejectionsHigh",
+        alert="TaskgateUpstreamDown",
     ),
     Panel(
         title="Error ratio by upstream",
-        asks=[
-            Ask(among(f"{_SERVED}_count", OUR_ERRORS, by=["upstream"]), "{{upstream}}"),
-        ],
+        asks=[Ask(error_ratio("upstream"), "{{upstream}}")],
         unit="percentunit",
         bound=thresholds.ERRORS,
         guidance=Guidance(
-            "the share of failed requests by upstream, without errors that hosts caused.",
+            "the share of calls that failed, by upstream, each at its end: its answer, or the end of its task.",
             "near 0.",
             "one upstream alone: its server fails. All together: the gateway or its store fails.",
         ),
         alert="TaskgateErrorBudgetSlowBurn",
     ),
     Panel(
-        title="Errors by type",
+        title="Call errors by type",
         shape=Shape.STACK,
-        asks=[Ask(rate(f"{_SERVED}_count", 'error_type!=""', by=["error_type"]), "{{error_type}}")],
+        asks=[Ask(rate(f"{SERVED}_count", CALLS, 'error_type!=""', by=["error_type"]), "{{error_type}}")],
         unit="reqps",
         guidance=Guidance(
-            "requests answered with an error: its JSON-RPC code, or tool_error for a tool's own error.",
+            "calls answered with an error: its JSON-RPC code, or tool_error for a tool's own error. Failed tasks are "
+            "in the row of the tasks.",
             "few, and mostly tool_error.",
             "-32603 is a failed upstream, 429 a limit, 503 a store failure or a shutdown.",
         ),
         alert="TaskgateErrorBudgetFastBurn",
     ),
     Panel(
-        title="Request duration",
-        asks=[
-            Ask(quantile(rank, _SERVED, _WELL, 'mcp_method_name!="subscriptions/listen"'), f"p{rank * 100:g}")
-            for rank in (0.5, 0.95, 0.99)
-        ],
+        title="Call duration",
+        asks=[Ask(quantile(rank, SERVED, CALLS, _WELL), f"p{rank * 100:g}") for rank in (0.5, 0.95, 0.99)],
         unit="s",
         exemplars=True,
         guidance=Guidance(
-            "the duration of successful requests, without streams that stay open on purpose.",
-            "milliseconds; tool calls that are no tasks take as long as the tool.",
+            "the duration of successful calls. A call that becomes a task is answered at once.",
+            "what the tools take that are no tasks.",
             "compare with the duration at the upstreams; a dot is a trace to open.",
         ),
-        alert="TaskgateLatencyHigh",
-    ),
-    Panel(
-        title="Poll latency",
-        asks=[Ask(quantile(0.95, _SERVED, 'mcp_method_name="tasks/get"', _WELL), "p95 of tasks/get")],
-        unit="s",
-        bound=thresholds.LATENCY,
-        exemplars=True,
-        guidance=Guidance(
-            "the 95th percentile of tasks/get, which needs the gateway and its store, but no upstream.",
-            "some milliseconds.",
-            "check the store and the event loop on the dashboard of the runtime.",
-        ),
-        alert="TaskgateLatencyHigh",
+        alert="TaskgateOverheadHigh",
     ),
     Panel(
         title="Gateway overhead",
         asks=[
             Ask(
-                f"max by (upstream) ({mean(_SERVED, _WELL, _RELAYED, by=_EACH)} - {mean(_CALLED, _WELL, by=_EACH)})",
+                f"max by (upstream) ({mean(SERVED, _WELL, _RELAYED, by=_EACH)} - {mean(_CALLED, _WELL, by=_EACH)})",
                 "{{upstream}}",
             )
         ],
@@ -99,6 +81,18 @@ _RED: Final = (
             "check the event loop, and the queue of that upstream.",
         ),
         alert="TaskgateOverheadHigh",
+    ),
+    Panel(
+        title="Requests by method",
+        shape=Shape.STACK,
+        asks=[Ask(rate(f"{SERVED}_count", by=["mcp_method_name"]), "{{mcp_method_name}}")],
+        unit="reqps",
+        guidance=Guidance(
+            "JSON-RPC requests of hosts, by method.",
+            "a steady shape; mostly polls (tasks/get) with long tasks.",
+            "if one method alone grows, one host causes it: the audit log names the caller.",
+        ),
+        alert="TaskgateRateLimitRejectionsHigh",
     ),
 )
 
@@ -149,7 +143,7 @@ _POLLING: Final = (
         shape=Shape.STACK,
         asks=[Ask(rate("taskgate_task_polls_total", by=["result"]), "{{result}}")],
         unit="reqps",
-        span=HALF,
+        span=QUARTER,
         guidance=Guidance(
             "polls of hosts by result: changed, unchanged, terminal (ended), early, limited (refused), denied.",
             "a few unchanged polls for each changed one.",
@@ -162,13 +156,42 @@ _POLLING: Final = (
         asks=[Ask(among("taskgate_task_polls_total", 'result=~"unchanged|early"'), "wasted")],
         unit="percentunit",
         bound=thresholds.WASTED_POLLS,
-        span=HALF,
+        span=QUARTER,
         guidance=Guidance(
             "the share of polls that were early or found no change.",
             "below 95 %.",
             "raise `tasks.poll_interval.base`, or have hosts subscribe instead of poll.",
         ),
         alert="TaskgatePollingPressure",
+    ),
+    Panel(
+        title="Poll latency",
+        asks=[Ask(quantile(0.95, SERVED, 'mcp_method_name="tasks/get"', _WELL), "p95 of tasks/get")],
+        unit="s",
+        bound=thresholds.LATENCY,
+        span=QUARTER,
+        exemplars=True,
+        guidance=Guidance(
+            "the 95th percentile of tasks/get, which needs the gateway and its store, but no upstream.",
+            "some milliseconds.",
+            "check the store and the event loop on the dashboard of the runtime.",
+        ),
+        alert="TaskgateLatencyHigh",
+    ),
+    Panel(
+        title="Error ratio of polls and other requests",
+        asks=[
+            Ask(among(f"{SERVED}_count", OUR_ERRORS, of=['mcp_method_name=~"tasks/.+"']), "polls"),
+            Ask(among(f"{SERVED}_count", OUR_ERRORS, of=['mcp_method_name!~"tasks/.+|tools/call"']), "other requests"),
+        ],
+        unit="percentunit",
+        span=QUARTER,
+        guidance=Guidance(
+            "the share of failed requests about tasks, and of all others but calls: lists, resources, prompts.",
+            "near 0. They are no part of an objective.",
+            "polls fail with the store; other requests fail with their upstream.",
+        ),
+        alert="TaskgateStoreDown",
     ),
 )
 
@@ -208,11 +231,11 @@ BOARD: Final = Board(
     title="taskgate / Overview",
     about="Health of the gateway, its load, and slow or failing requests.",
     rows=(
-        Row(title="Health", panels=HEALTH),
-        Row(title="Objectives", panels=OBJECTIVES),
-        Row(title="Requests: rate, errors, duration", panels=_RED),
-        Row(title="Tasks", panels=_TASKS),
-        Row(title="Polling", panels=_POLLING),
-        Row(title="Versions", panels=_VERSIONS),
+        Row(title="Health", panels=HEALTH, leads_to="taskgate-upstreams"),
+        Row(title="Objectives", panels=OBJECTIVES, leads_to="taskgate-upstreams"),
+        Row(title="Calls: rate, errors, duration", panels=_RED, leads_to="taskgate-upstreams"),
+        Row(title="Tasks", panels=_TASKS, leads_to="taskgate-tasks"),
+        Row(title="Polling", panels=_POLLING, leads_to="taskgate-limits"),
+        Row(title="Versions", panels=_VERSIONS, leads_to="taskgate-runtime"),
     ),
 )

@@ -261,7 +261,7 @@ BOARD: Final = Board(
     rows=(
         Row(title="Tokens and rules", panels=_TOKENS),
         Row(title="Probing", panels=_PROBING),
-        Row(title="Keys of issuers", panels=_KEYS),
-        Row(title="Audit log", panels=_AUDIT),
+        Row(title="Audit log", panels=_AUDIT, leads_to="taskgate-runtime"),
+        Row(title="Keys of issuers", panels=_KEYS, is_closed=True),
     ),
 )

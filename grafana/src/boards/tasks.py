@@ -3,7 +3,7 @@
 from typing import Final
 
 from grafana.src.board import Board, Row
-from grafana.src.boards.outcomes import ENDS, QUESTIONS, RESULTS
+from grafana.src.boards.outcomes import ENDS, QUESTIONS, RESULTS, SHADOW
 from grafana.src.colours import Meaning
 from grafana.src.panels import HALF, Ask, Guidance, Panel, Shape, quantiles
 from grafana.src.queries import at_least_none, grown, now, quantile_within, rate
@@ -223,10 +223,11 @@ BOARD: Final = Board(
     about="Tasks: number, duration, outcomes, waits, and delivery of results.",
     rows=(
         Row(title="Flow", panels=_FLOW),
-        Row(title="Time", panels=(*_TIME, *_AGE)),
-        Row(title="Ends", panels=ENDS),
-        Row(title="Questions to hosts", panels=QUESTIONS),
+        Row(title="Time", panels=(*_TIME, *_AGE), leads_to="taskgate-upstreams"),
+        Row(title="Ends", panels=ENDS, leads_to="taskgate-upstreams"),
         Row(title="Results", panels=RESULTS),
         Row(title="Tools", panels=_TOOLS),
+        Row(title="Servers that ask their users", panels=QUESTIONS, is_closed=True),
+        Row(title="Rules in shadow", panels=SHADOW, is_closed=True),
     ),
 )

@@ -201,17 +201,20 @@ _CONNECTION: Final = (
         alert="TaskgateUpstreamFlapping",
     ),
     Panel(
-        title="Coalesced calls",
+        title="Open event streams",
         shape=Shape.STACK,
-        asks=[Ask(rate("taskgate_calls_joined_total", by=["upstream", "how"]), "{{upstream}} {{how}}")],
-        unit="reqps",
+        asks=[Ask(now("taskgate_streams", by=["side", "kind"]), "{{side}} {{kind}}")],
+        unit="short",
         guidance=Guidance(
-            "calls that were not sent, because the same call ran or had just run: by idempotency key, or as a retry.",
-            "0 without `join_retries` and keys.",
-            "many: hosts time out and call again, because the tool is slower than their timeout.",
+            "event streams: downstream to hosts, upstream to servers; responses, GET streams, and subscriptions.",
+            "about one for each host that waits.",
+            "if it only grows, hosts disconnect without closing; `server.idle_timeout` ends those streams.",
         ),
-        alert="TaskgateTasksExpiring",
+        alert="TaskgateConcurrencySaturated",
     ),
+)
+
+_SELDOM: Final = (
     Panel(
         title="Token exchanges",
         shape=Shape.STACK,
@@ -243,17 +246,17 @@ _CONNECTION: Final = (
         alert="TaskgateUpstreamDown",
     ),
     Panel(
-        title="Open event streams",
+        title="Coalesced calls",
         shape=Shape.STACK,
-        asks=[Ask(now("taskgate_streams", by=["side", "kind"]), "{{side}} {{kind}}")],
-        unit="short",
+        asks=[Ask(rate("taskgate_calls_joined_total", by=["upstream", "how"]), "{{upstream}} {{how}}")],
+        unit="reqps",
         span=QUARTER,
         guidance=Guidance(
-            "event streams: downstream to hosts, upstream to servers; responses, GET streams, and subscriptions.",
-            "about one for each host that waits.",
-            "if it only grows, hosts disconnect without closing; `server.idle_timeout` ends those streams.",
+            "calls that were not sent, because the same call ran or had just run: by idempotency key, or as a retry.",
+            "0 without `join_retries` and keys.",
+            "many: hosts time out and call again, because the tool is slower than their timeout.",
         ),
-        alert="TaskgateConcurrencySaturated",
+        alert="TaskgateTasksExpiring",
     ),
     Panel(
         title="Denied extensions",
@@ -309,8 +312,9 @@ BOARD: Final = Board(
     about="Health of the upstreams, duration and errors of requests to them, connections and processes.",
     rows=(
         Row(title="Health", panels=_HEALTH),
-        Row(title="Requests: rate, errors, duration", panels=_RED),
-        Row(title="Connections, credentials, extensions", panels=_CONNECTION),
-        Row(title="Programs", panels=_PROGRAMS),
+        Row(title="Requests: rate, errors, duration", panels=_RED, leads_to="taskgate-tasks"),
+        Row(title="Connections", panels=_CONNECTION),
+        Row(title="Token exchange, coalesced calls, extensions", panels=_SELDOM, is_closed=True),
+        Row(title="Servers that are programs (stdio)", panels=_PROGRAMS, is_closed=True),
     ),
 )

@@ -23,8 +23,9 @@ NOTE_OF_THE_DAY: Final = "numbers of a story: a healthy Wednesday, times in UTC"
 _HOUR: Final = 3600.0
 _WARM: Final = 2.25 * _HOUR
 _HISTORY: Final = {
-    "job:taskgate_operations:rate5m": 5.0,
-    "job:taskgate_operation_errors:rate5m": 0.0014,
+    "up": 1.0,
+    "job:taskgate_calls:rate5m": 0.9,
+    "job:taskgate_call_errors:rate5m": 0.0003,
     "job:taskgate_task_ends:rate5m": 0.45,
     "job:taskgate_task_failures:rate5m": 0.0017,
 }
