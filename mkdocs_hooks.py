@@ -2,12 +2,15 @@
 
 A file that a page links to outside of `docs/` is at `checkout/PATH`. Markdown among them is a page, with its own links
 treated alike. A link to a folder becomes plain text. What does not exist is a warning, which ends a strict build.
+
+The search finds what users look for: pages of some tabs weigh more, and what only maintainers read is left out.
 """
 
 import logging
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -16,6 +19,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent
 DOCS = ROOT / "docs"
 OUTSIDE = "checkout/"
+UNSEARCHED = ("decisions/", "requirements.md", "rulings.md")
+WEIGHTS = {"Start": 2, "How-to": 2, "Operate": 2, "Contribute": 0.5}
+"""By the tab of a page. Other tabs weigh 1, and pages without a tab a half, as the changelog does."""
 log = logging.getLogger("mkdocs.hooks")
 
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
@@ -44,6 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The text with its links to the checkout led to where the site has these files."""
     here = _path(page.file.src_uri)
+    page.meta["search"] = _search(page)
 
     def led(found: re.Match[str]) -> str:
         text, target, anchor = found["text"], found["target"], found["anchor"] or ""
@@ -58,6 +65,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = _FENCE.split(markdown)
     return "".join(part if _FENCE.fullmatch(part) else _LINK.sub(led, _with_room(part)) for part in parts)
+
+
+def _search(page: Page) -> dict[str, Any]:
+    """What the index of the search does with a page."""
+    if page.file.src_uri.startswith(UNSEARCHED):
+        return {"exclude": True}
+    tab = page.ancestors[-1].title if page.ancestors else ""
+    return {"boost": WEIGHTS.get(tab, 1 if tab else 0.5)}
 
 
 def _with_room(text: str) -> str:
