@@ -2,12 +2,14 @@
 
 import re
 from datetime import timedelta
+from itertools import count
 
 import pytest
 from ruamel.yaml import YAML
 
 from house.documents import DOCS, fences
 from taskgate.config.model import GatewayConfig
+from taskgate.domain.polling import PollPolicy, advised_interval
 from taskgate.listener.peers import Peers
 
 PAGE = DOCS / "how-to" / "load-balancers.md"
@@ -86,3 +88,33 @@ def test_the_address_of_a_host_is_found_behind_each_balancer_whatever_the_host_s
     peers = Peers(server.trusted_proxies, server.forwarded_header)
     assert peers.address_of(peer, [appended]) == HOST
     assert peers.address_of(peer, [f"192.0.2.1, {appended}"]) == HOST
+
+
+SECONDS = (10, 60, 600, 3600)
+
+
+def polls(policy: PollPolicy, seconds: float) -> int:
+    """How many polls a host makes, as advised, of a task that ends at that age at an idle server."""
+    age, last = 0.0, None
+    for made in count(1):
+        last = advised_interval(policy, utilization=0.0, age=age, last=last, chance=0.5)
+        age = max(age + last / 1000, min(policy.grace.total_seconds(), seconds))
+        if age >= seconds:
+            return made
+    raise AssertionError
+
+
+def test_the_polls_that_a_gateway_bills_are_those_that_are_advised() -> None:
+    text = PAGE.read_text(encoding="utf-8").split("## Gateways that bill by the request\n")[1].split("\n#")[0]
+    shown = {}
+    computed = {}
+    for written, row in re.findall(r"^\| `(\{.*\})`[^|]*\|(.*)\|$", text, re.MULTILINE):
+        upstreams = {"reports": {"path": "/reports/mcp", "url": "http://127.0.0.1:3000/mcp"}}
+        tasks = {"poll_interval": YAML(typ="safe").load(written)}
+        config = GatewayConfig.model_validate(
+            {"version": 1, "auth": {"mode": "none"}, "upstreams": upstreams, "tasks": tasks}
+        )
+        shown[written] = [int(cell) for cell in row.split("|")]
+        computed[written] = [polls(config.tasks.to_polling(), each) for each in SECONDS]
+    assert shown == computed
+    assert len(shown) == 3

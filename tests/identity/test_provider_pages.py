@@ -26,19 +26,20 @@ from taskgate.cli import main
 
 PAGES = [DOCS / "how-to" / f"{name}.md" for name in ("keycloak", "entra", "okta", "auth0")]
 KUBERNETES = DOCS / "how-to" / "kubernetes.md"
+COGNITO = DOCS / "how-to" / "cognito.md"
 OTHER_AUDIENCES = ("https://mcp.example.com/orders/mcp", "account", "00000003-0000-0000-c000-000000000000")
 
 Shape = dict[str, dict[str, Any]]
 
 
-def shown(page: Path, language: str) -> str:
-    """The first block of a page in that language: what the page is about. Later ones add to it."""
-    return next(each.text for each in fences(page) if each.language == language)
+def shown(page: Path, language: str, number: int = 0) -> str:
+    """A block of a page in that language. The first is what the page is about, and later ones add to it."""
+    return [each.text for each in fences(page) if each.language == language][number]
 
 
-def configured(page: Path, provider: IdentityProvider, **issuer: object) -> dict[str, Any]:
-    """The configuration of a page, whose keys are the provider's; `issuer` has keys that replace its own."""
-    config: dict[str, Any] = YAML(typ="safe").load(shown(page, "yaml"))
+def configured(page: Path, provider: IdentityProvider, number: int = 0, **issuer: object) -> dict[str, Any]:
+    """A configuration of a page, whose keys are the provider's; `issuer` has keys that replace its own."""
+    config: dict[str, Any] = YAML(typ="safe").load(shown(page, "yaml", number))
     [written] = config["auth"]["issuers"].values()
     written.pop("jwks_file", None)
     written |= {"jwks_uri": f"{provider.issuer}/jwks", **issuer}
@@ -177,6 +178,34 @@ async def test_the_type_of_keycloaks_tokens_has_its_profile(
     shape = token_of(KEYCLOAK, header={"typ": typ})
     _, lines = await inspected(configured(KEYCLOAK, provider, profile=profile), provider, shape, tmp_path)
     assert refused(lines) == (["typ"] if (typ, profile) == ("JWT", "rfc9068") else [])
+
+
+@pytest.mark.parametrize("organization", [None, ["acme"], ["acme", "corp"], {"acme": {"id": "42c3e46f"}}])
+async def test_an_organization_of_keycloak_that_is_no_text_is_no_tenant(
+    organization: object, provider: IdentityProvider, tmp_path: Path
+) -> None:
+    config = configured(KEYCLOAK, provider, claims={"client_id": ["azp"], "tenant": "organization"})
+    _, lines = await inspected(config, provider, token_of(KEYCLOAK, organization=organization), tmp_path)
+    assert refused(lines) == ["tenant"]
+    assert "| `tenant REFUSED`" in KEYCLOAK.read_text(encoding="utf-8")
+
+
+async def test_the_alias_of_an_organization_of_keycloak_is_the_tenant(
+    provider: IdentityProvider, tmp_path: Path
+) -> None:
+    config = configured(KEYCLOAK, provider, claims={"client_id": ["azp"], "tenant": "organization"})
+    _, lines = await inspected(config, provider, token_of(KEYCLOAK, organization="acme"), tmp_path)
+    assert refused(lines) == []
+    assert ", tenant acme, scopes" in lines[-2]
+
+
+@pytest.mark.parametrize(("block", "checks"), [(0, ["aud"]), (1, [])])
+async def test_a_token_of_cognito_with_an_audience_needs_the_second_configuration_of_its_page(
+    block: int, checks: list[str], provider: IdentityProvider, tmp_path: Path
+) -> None:
+    shape = token_of(COGNITO, aud="https://mcp.example.com/reports/mcp", client_id="of-another-host")
+    _, lines = await inspected(configured(COGNITO, provider, block), provider, shape, tmp_path)
+    assert refused(lines) == checks
 
 
 async def test_a_program_of_entra_has_its_roles_as_scopes(provider: IdentityProvider, tmp_path: Path) -> None:
