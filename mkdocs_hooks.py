@@ -24,6 +24,8 @@ WEIGHTS = {"Start": 2, "How-to": 2, "Operate": 2, "Contribute": 0.5}
 """By the tab of a page. Other tabs weigh 1, and pages without a tab a half, as the changelog does."""
 log = logging.getLogger("mkdocs.hooks")
 
+_LABEL_AND_NUMBER = "e=e+s+o.id"
+"""Where the worker of the theme writes them: `on_post_build` ends each with a mark."""
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
@@ -65,6 +67,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = _FENCE.split(markdown)
     return "".join(part if _FENCE.fullmatch(part) else _LINK.sub(led, _with_room(part)) for part in parts)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Mends the search engine, which compares nodes of its word list by their labels and numbers, written in a row.
+
+    A label that is a digit makes two nodes look alike, and one takes the place of the other. The list then has words
+    that the index lacks, and a query fails if one of them begins with it.
+    """
+    workers = list(Path(config.site_dir).glob("assets/javascripts/workers/search.*.min.js"))
+    for worker in workers:
+        text = worker.read_text(encoding="utf-8")
+        if text.count(_LABEL_AND_NUMBER) != 1:
+            log.warning("%s has no %r: does the engine still need to be mended?", worker.name, _LABEL_AND_NUMBER)
+        worker.write_text(text.replace(_LABEL_AND_NUMBER, f'{_LABEL_AND_NUMBER}+";"'), encoding="utf-8")
+    if not workers:
+        log.warning("the site has no worker for its search")
 
 
 def _search(page: Page) -> dict[str, Any]:
