@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import kubernetes_validate
@@ -167,6 +168,31 @@ def test_the_two_pods_differ_in_their_store_alone() -> None:
         [container] = pod["containers"]
         container["volumeMounts"] = container["volumeMounts"][:2]
     assert single == replicas
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_ingress_leads_to_hosts_of_the_public_url_and_not_to_operators(overlay: str, tmp_path: Path) -> None:
+    spec = load(FOLDER / "ingress" / "ingress.yaml")["spec"]
+    public = configuration(overlay, tmp_path).server.public_url
+    assert public is not None
+    [rule] = spec["rules"]
+    [path] = rule["http"]["paths"]
+    assert [rule["host"]] == spec["tls"][0]["hosts"] == [urlsplit(str(public)).hostname]
+    service = load(FOLDER / "base" / "service.yaml")
+    assert path["backend"]["service"] == {"name": service["metadata"]["name"], "port": {"name": "http"}}
+    assert path["path"] == "/"
+
+
+@pytest.mark.program
+def test_kustomize_renders_the_ingress() -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl here, so the ingress is not rendered")
+    command = (kubectl, "kustomize", FOLDER / "ingress")
+    rendered = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True).stdout
+    [document] = YAML(typ="safe").load_all(rendered)
+    assert (document["kind"], document["metadata"]["namespace"]) == ("Ingress", "taskgate")
+    kubernetes_validate.validate(document, "1.37", strict=True)
 
 
 def test_the_service_monitor_is_the_sample_of_the_dashboards() -> None:
