@@ -90,6 +90,7 @@ Ctrl-C in `call` and `tasks watch` ends with 130. Commands with other meanings l
 
 | variable | meaning |
 |---|---|
+| `TASKGATE_CONFIG` | configuration; else `taskgate.yaml` or `/etc/taskgate/taskgate.yaml`; `--config` wins |
 | `TASKGATE_ADMIN_URL` | address of the operators' listener; `--admin` wins |
 | `TASKGATE_ADMIN_TOKEN_FILE` | file with an operator's token; `--token` wins |
 | `TASKGATE_TOKEN_FILE` | file with the caller's token for `call`; `--token` wins |

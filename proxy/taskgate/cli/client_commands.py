@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from taskgate.cli.help import HelpfulCommand, HelpfulGroup
+from taskgate.cli.help import HelpfulCommand, HelpfulGroup, config_option, find_file
 
 if TYPE_CHECKING:
     from taskgate.cli.remote.client import AdminClient
@@ -163,7 +163,7 @@ def examples(**options: Any) -> None:
 @click.argument("tool", callback=_read_text)
 @click.option("--arg", "pairs", metavar="NAME=VALUE", multiple=True, help="An argument; the tool's schema types it.")
 @click.option("--args-json", metavar="JSON|@FILE", help="All arguments as a JSON object; --arg adds to them.")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="Configuration that names UPSTREAM.")
+@config_option("Configuration that names UPSTREAM")
 @click.option("--url", metavar="URL", help="Address of the gateway for hosts; default http://127.0.0.1:8080.")
 @click.option(
     "--token",
@@ -178,20 +178,21 @@ def examples(**options: Any) -> None:
     "--timeout", metavar="SECONDS", type=_Seconds(min=0.1), help="Cancel the call after so long; default never."
 )
 @as_json
-def call(**options: Any) -> None:
+def call(upstream: str, file: Path | None, **options: Any) -> None:
     """Call a tool through a running gateway, as a host does, and print its result.
 
-    UPSTREAM is a path such as /mcp, a URL, or with --config the name of an upstream. A terminal
+    UPSTREAM is a path such as /mcp, a URL, or the name of an upstream in the configuration. A terminal
     shows a progress bar. Ctrl-C cancels the call.
     """
     from taskgate.cli.host.call import call_tool
 
-    call_tool(**options)
+    # A path or a URL needs no configuration.
+    call_tool(upstream, file=file if "/" in upstream else find_file(file), **options)
 
 
 @_command("doctor")
 @admin_url
-@click.option("--config", "file", type=click.Path(path_type=Path), help="Check this configuration too.")
+@config_option("A configuration to check too")
 @click.option(
     "--timeout",
     metavar="SECONDS",
@@ -201,7 +202,7 @@ def call(**options: Any) -> None:
     help="How long to wait for each answer.",
 )
 @as_json
-def doctor(**options: Any) -> None:
+def doctor(file: Path | None, **options: Any) -> None:
     """Report what is wrong with a gateway and what to do, then facts for a support request.
 
     The report has versions, the outcome of `taskgate check`, health, upstreams, and refusals by
@@ -209,7 +210,7 @@ def doctor(**options: Any) -> None:
     """
     from taskgate.cli.remote.doctor import print_report
 
-    print_report(**options)
+    print_report(file=find_file(file), **options)
 
 
 # --- with the API of operators --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from taskgate import __version__
+from taskgate.cli.help import config_option, find_file, needed_file
 from taskgate.cli.streams import CommandLine
 
 AnyFile: Final = click.Path(path_type=Path)
@@ -26,12 +27,12 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@config_option("The configuration")
 @click.option("--print", "prints", is_flag=True, help="Print the effective configuration: every key, secrets masked.")
 @click.option("--online", is_flag=True, help="Ask servers, issuers and a shared store whether they answer.")
 @click.option("--running", "is_running", is_flag=True, help="A gateway runs with this file: its ports are in use.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(**options: Any) -> None:
+def check(file: Path | None, **options: Any) -> None:
     """Check a configuration, and the files and addresses of this machine that it names.
 
     Prints what is served, to which callers, the store, the limits and the result. Warnings are
@@ -39,7 +40,7 @@ def check(**options: Any) -> None:
     """
     from taskgate.cli.configuration import print_check
 
-    print_check(**options)
+    print_check(needed_file(file), **options)
 
 
 @main.command()
@@ -51,7 +52,7 @@ def schema() -> None:
 
 
 @main.command()
-@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@config_option("The configuration")
 @click.option("--upstream", metavar="NAME", required=True, help="Name of an upstream in the file.")
 @click.option("--tool", metavar="NAME", required=True, help="Name of the tool.")
 @click.option("--token", "token_file", type=AnyFile, help="File that holds the caller's bearer token.")
@@ -63,7 +64,7 @@ def schema() -> None:
 )
 @click.option("--online", is_flag=True, help="Ask the server which extensions it declares.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(**options: Any) -> None:
+def explain(file: Path | None, **options: Any) -> None:
     """Print the rules and limits that apply to a call of a tool, and which extensions are
     forwarded.
 
@@ -71,16 +72,16 @@ def explain(**options: Any) -> None:
     """
     from taskgate.cli.configuration import print_explanation
 
-    print_explanation(**options)
+    print_explanation(needed_file(file), **options)
 
 
 @main.command()
-@click.option("--config", "file", type=AnyFile, help="The configuration file.")
+@config_option("The configuration")
 def metrics(file: Path | None) -> None:
     """Print all metrics, and the maximum number of series of each under that configuration."""
     from taskgate.cli.configuration import print_metrics
 
-    print_metrics(file)
+    print_metrics(find_file(file))
 
 
 @main.group()
@@ -89,18 +90,18 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--config", "file", type=AnyFile, required=True, help="The configuration file.")
+@config_option("The configuration")
 @click.option("--token", "token_file", type=AnyFile, required=True, help="File that holds the bearer token.")
 @click.option("--upstream", metavar="NAME", help="Name of an upstream in the file, where there are several.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def inspect(**options: Any) -> None:
+def inspect(file: Path | None, **options: Any) -> None:
     """Print what each check of the gateway says of a token: what was expected, and what was found.
 
     The keys of the issuer are fetched. Neither the token nor its signature is printed.
     """
     from taskgate.cli.configuration import print_token
 
-    print_token(**options)
+    print_token(needed_file(file), **options)
 
 
 @main.group()
@@ -153,7 +154,7 @@ def schema_of_lines() -> None:
 
 
 @main.command()
-@click.option("--config", "file", type=AnyFile, help="The configuration file.")
+@config_option("The configuration")
 @click.option("--upstream", metavar="URL", help="Without --config: URL of the MCP server to serve at /mcp.")
 @click.option(
     "--upstream-command",
@@ -173,16 +174,18 @@ def schema_of_lines() -> None:
     help="The event loop; auto is uvloop where it is installed.",
 )
 @click.option("--no-watch", is_flag=True, help="Reload the file only on SIGHUP, not when it changes.")
-def serve(**options: Any) -> None:
+def serve(file: Path | None, upstream: str | None, command: str | None, **options: Any) -> None:
     """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
 
     SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need
     a restart. SIGHUP also reopens the files of the audit log.
     """
+    if upstream is None and command is None:
+        file = find_file(file)
     # Imports make objects that stay: to search them for garbage took a quarter of the start.
     gc.disable()
     from taskgate.cli.serve import serve_until_stopped
 
     gc.freeze()
     gc.enable()
-    serve_until_stopped(**options)
+    serve_until_stopped(file, upstream, command, **options)

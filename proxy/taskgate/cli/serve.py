@@ -18,6 +18,7 @@ import click
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
+from taskgate.cli.help import NO_FILE
 from taskgate.clock import SystemEntropy
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.config.file_watch import FileWatch
@@ -69,8 +70,12 @@ def serve_until_stopped(
     no_watch: bool,
 ) -> None:
     """Serve until a signal ends it; the options are those of the command."""
-    if [file, upstream, command].count(None) != 2:
-        raise click.UsageError("Give exactly one of --config FILE, --upstream URL and --upstream-command COMMAND.")
+    given = 3 - [file, upstream, command].count(None)
+    if given != 1:
+        why = f": {NO_FILE}" if given == 0 else ""
+        raise click.UsageError(
+            f"Give exactly one of --config FILE, --upstream URL and --upstream-command COMMAND{why}."
+        )
     if file is not None and (listen or admin):
         raise click.UsageError(
             "--listen and --admin cannot be used with --config: set server.listen and admin.listen in the file."

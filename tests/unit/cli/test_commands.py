@@ -36,6 +36,58 @@ def test_the_version_is_told() -> None:
     assert run("--version") == (0, f"taskgate, version {__version__}\n", "")
 
 
+@pytest.mark.program
+def test_the_configuration_is_that_of_the_option_of_the_variable_or_of_this_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(name: str) -> Path:
+        """A configuration in a folder of its own, whose upstream has that name."""
+        folder = tmp_path / name
+        folder.mkdir()
+        file = folder / "taskgate.yaml"
+        file.write_text(f"version: 1\nauth: {{mode: none}}\nupstreams: {{{name}: {{path: /mcp, url: '{URL}'}}}}\n")
+        return file
+
+    option, variable, here = written("option"), written("variable"), written("here")
+    monkeypatch.chdir(here.parent)
+    for arguments, environment, name, said in (
+        (("--config", option), {"TASKGATE_CONFIG": str(variable)}, "option", ""),
+        ((), {"TASKGATE_CONFIG": str(variable)}, "variable", f"taskgate: the configuration is {variable}\n"),
+        ((), {"TASKGATE_CONFIG": ""}, "here", "taskgate: the configuration is taskgate.yaml\n"),
+    ):
+        status, out, err = run("check", "--running", *arguments, **environment)
+        assert (status, out.split()[1], err) == (0, name, said)
+    asked = ("--upstream", "here", "--tool", "any", "--json")
+    assert json.loads(run("explain", *asked)[1])["call"]["upstream"] == "here"
+    assert run("metrics", TASKGATE_CONFIG=str(tmp_path / "none"))[0] == 2
+    assert json.loads(run("doctor", "--admin", URL.removesuffix("/mcp"), "--json")[1])["configuration"] == {
+        "file": "taskgate.yaml",
+        "status": 0,
+        "messages": [],
+    }
+    assert "cannot reach http://127.0.0.1:8080/mcp" in run("call", "here", "any")[2]
+
+
+@pytest.mark.parametrize("command", ["check", "explain --upstream a --tool b", "token inspect --token t", "serve"])
+def test_a_command_without_a_configuration_says_where_one_was_looked_for(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run(*command.split())
+    assert status == 2
+    assert "--config FILE" in err
+    assert "TASKGATE_CONFIG is not set, and taskgate.yaml and /etc/taskgate/taskgate.yaml are missing." in err
+
+
+def test_options_of_serve_win_over_a_configuration_in_its_usual_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taskgate.yaml").write_text("version: wrong\n")
+    assert "version" in run("serve")[2]
+    assert "version" not in run("serve", "--upstream", "no URL")[2]
+
+
 def test_check_prints_every_key_as_it_takes_effect_where_that_is_asked_for(tmp_path: Path) -> None:
     status, out, err = run("check", "--print", "--config", write_configuration(tmp_path, URL, limits="{}"))
     assert (status, err) == (0, "")

@@ -154,7 +154,7 @@ async def test_a_running_gateway_and_its_configuration_are_reported_without_secr
         ended = taskgate("doctor", "--admin", gateway.admin, "--config", file, folder=tmp_path)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert ended.stdout.startswith("no problem was found\n")
-        assert "configuration  can be used\n" in ended.stdout
+        assert f"configuration  {file} can be used\n" in ended.stdout
         file.write_text(file.read_text() + "surprise: 1\n")
         ended = taskgate("doctor", "--admin", gateway.admin, "--config", file, "--json", folder=tmp_path)
         report = json.loads(ended.stdout)

@@ -91,7 +91,7 @@ def print_report(admin: str, file: Path | None, timeout: float, as_json: bool) -
 
 
 def check_configuration(file: Path, *, is_running: bool) -> dict[str, Any]:
-    """The outcome of `taskgate check`: its exit status, and its errors and warnings.
+    """The outcome of `taskgate check`: the file, its exit status, and its errors and warnings.
 
     With `is_running` a gateway runs with this file.
     """
@@ -102,11 +102,12 @@ def check_configuration(file: Path, *, is_running: bool) -> dict[str, Any]:
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CHECK_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return {"status": None, "messages": [f"no result within {_CHECK_SECONDS} s"]}
+        return {"file": str(file), "status": None, "messages": [f"no result within {_CHECK_SECONDS} s"]}
     # The summary is on standard output if the check passes.
     said = ended.stderr if ended.returncode == 0 or ended.stderr.strip() else ended.stdout
     lines = said.decode(errors="replace").splitlines()
-    return {"status": ended.returncode, "messages": [one_line(line, 400) for line in lines[:_MAX_LINES]]}
+    messages = [one_line(line, 400) for line in lines[:_MAX_LINES]]
+    return {"file": str(file), "status": ended.returncode, "messages": messages}
 
 
 def _configuration_findings(checked: Mapping[str, Any]) -> Iterator[Finding]:
@@ -218,7 +219,8 @@ def _lines(findings: list[Finding], report: Mapping[str, Any], refusals: list[Re
     if checked is None:
         yield "configuration  not checked: give --config FILE"
     else:
-        yield f"configuration  {'can be used' if checked['status'] == 0 else 'has problems'}"
+        how = "can be used" if checked["status"] == 0 else "has problems"
+        yield f"configuration  {one_line(checked['file'])} {how}"
         if checked["status"] == 0:
             yield from (f"  {message}" for message in checked["messages"])
     if health is None:
