@@ -5,6 +5,7 @@ checked. Every failure is a `FetchFailed`, also those of aiohttp.
 """
 
 import asyncio
+import os
 import re
 import socket
 import ssl
@@ -167,12 +168,19 @@ class HttpFetcher:
             raise FetchFailed(FetchReason.TIMEOUT) from None
         except ClientSSLError:
             raise FetchFailed(FetchReason.TLS) from None
-        except ClientConnectorError:
-            raise FetchFailed(FetchReason.UNREACHABLE) from None
+        except ClientConnectorError as error:
+            raise FetchFailed(FetchReason.UNREACHABLE, cause=_words(error.os_error)) from None
         except ValueError:
             raise FetchFailed(FetchReason.ADDRESS) from None
         except (ClientError, OSError):
             raise FetchFailed(FetchReason.BROKEN) from None
+
+
+def _words(error: OSError) -> str | None:
+    """Why there was no connection; None without words for it. An address is not in them."""
+    if isinstance(error, socket.gaierror):
+        return "no connection: the host name is not known"
+    return f"no connection: {os.strerror(error.errno).lower()}" if error.errno else None
 
 
 def max_age_of(cache_control: Iterable[str]) -> timedelta | None:

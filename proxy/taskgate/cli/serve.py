@@ -105,7 +105,14 @@ def serve_until_stopped(
     except _START_ERRORS as error:
         # What it prints stands behind the lines before.
         logs.flush()
-        fail(error, FAILED, hide=config.references.hide)
+        fail(_with_file(error, config, directory), FAILED, hide=config.references.hide)
+
+
+def _with_file(error: Exception, config: GatewayConfig, directory: Path | None) -> Exception:
+    """The error, with the path of the store's file where it is about that."""
+    if not isinstance(error, StoreUnavailable) or config.store.backend != "sqlite":
+        return error
+    return StoreUnavailable(f"{config.store.sqlite.to_options(directory).path}: {error}")
 
 
 # --- before the start -------------------------------------------------------------------------------------------------

@@ -157,7 +157,10 @@ def _check_store(config: GatewayConfig, directory: Path | None, found: Findings,
         elif store.backend == "sqlite" and (store.sqlite.path or directory):
             expect_usable(store.sqlite.to_options(directory), is_running=is_running)
     except StoreUnavailable as refused:
-        found.error("store.sqlite.path" if store.backend == "sqlite" else "store.redis", str(refused))
+        if store.backend == "redis":
+            found.error("store.redis", str(refused))
+        else:
+            found.error("store.sqlite.path", f"{store.sqlite.to_options(directory).path}: {refused}")
 
 
 def _check_sinks(config: GatewayConfig, directory: Path | None, found: Findings, *, is_running: bool) -> None:

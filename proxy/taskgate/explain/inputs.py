@@ -24,6 +24,7 @@ from taskgate.domain.policy import APP_ONLY
 from taskgate.domain.versions import Peer
 from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
 from taskgate.system.secret_files import ADVICE, read_secret
+from taskgate.telemetry.upstream_condition import in_words
 from taskgate.upstream.calls import Principal
 from taskgate.upstream.health import DEAF, QUIET
 from taskgate.upstream.stdio.supervisor_client import Supervisor
@@ -253,12 +254,21 @@ async def ask_server(
     except TlsFileRefused as refused:
         raise ServerNotAsked(f"upstreams.{upstream}.{refused}") from None
     except UpstreamFailed as failure:
-        raise ServerNotAsked(f"upstreams.{upstream} was asked in vain ({failure.reason}): {failure}") from None
+        text = f"{failure}{_cause(failure.cause)}"
+        raise ServerNotAsked(f"upstreams.{upstream} was asked in vain ({failure.reason}): {text}") from None
     except TimeoutError:
         raise ServerNotAsked(f"upstreams.{upstream} was asked in vain (timeout): it said nothing in time") from None
     finally:
         await supervisor.close()
         log.removeHandler(silent)
+
+
+def _cause(cause: str | None) -> str:
+    """The cause of a failure in words, behind a colon; with the name that the system has for it."""
+    if cause is None:
+        return ""
+    words = in_words(cause)
+    return f": {words}" if cause in words or not cause.isupper() else f": {words} ({cause})"
 
 
 def _principal(identity: Identity | None, token: str | None) -> Principal:

@@ -18,6 +18,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.explain.inputs import ServerNotAsked, ask_server
 from taskgate.protocol.handoff import LIST
 from taskgate.stores.open import expect_server
+from taskgate.wiring.authentication import place_of_keys
 
 _AT_ONCE: Final = 8
 """Questions that are asked at the same time: each may start a program."""
@@ -64,7 +65,7 @@ def _questions(config: GatewayConfig) -> Iterator[Awaitable[Answer]]:
     for name in config.upstreams:
         yield _ask_server(config, name)
     for settings in config.auth.to_issuer_settings() if config.auth.mode == "required" else ():
-        yield _ask_issuer(settings, config.to_egress())
+        yield _ask_issuer(settings, place_of_keys(config, settings), config.to_egress())
     if config.store.backend == "redis":
         yield _ask_store(config)
 
@@ -79,7 +80,10 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
         peer, tools = await ask_server(config, name, None, None, lists_tools=bool(reserved))
     except ServerNotAsked as failed:
         text = str(failed).removeprefix(f"{key} ").removeprefix("was asked in vain ")
-        return Answer(key, False, f"{text}; check that the server runs, and its url or command")
+        # The query of a URL may have a key in it.
+        place = (config.upstreams[name].url or "").partition("?")[0]
+        at = f" at {place}" if place else ""
+        return Answer(key, False, f"{text}{at}; check that the server runs, and its url or command")
     if taken := sorted(reserved.intersection(tools)):
         which = ", ".join(taken)
         renamed = "that of the server" if LIST.name in taken else "that of tasks.handoff.tools"
@@ -88,7 +92,7 @@ async def _ask_server(config: GatewayConfig, name: str) -> Answer:
     return Answer(key, True, f"it speaks {peer.revision}")
 
 
-async def _ask_issuer(settings: IssuerSettings, egress: Egress) -> Answer:
+async def _ask_issuer(settings: IssuerSettings, place: str, egress: Egress) -> Answer:
     # They load the libraries of signatures, which a gateway without authentication saves.
     from taskgate.auth.jwks import fetch_key_set  # noqa: PLC0415
     from taskgate.auth.keyset import KeySetRefused  # noqa: PLC0415
@@ -98,7 +102,8 @@ async def _ask_issuer(settings: IssuerSettings, egress: Egress) -> Answer:
         keys = await fetch_key_set(settings, fetcher, SystemClock())
     except (FetchFailed, DiscoveryRefused, KeySetRefused) as failed:
         advice = _FETCH_ADVICE.get(failed.reason, "the answer cannot be used; check issuer or jwks_uri")
-        return Answer(key, False, f"({failed.reason}) {advice}")
+        cause = f": {failed.cause}" if isinstance(failed, FetchFailed) else ""
+        return Answer(key, False, f"({failed.reason}) {place}{cause}; {advice}")
     finally:
         await fetcher.close()
     return Answer(key, True, f"{keys.count} usable {'key' if keys.count == 1 else 'keys'}")

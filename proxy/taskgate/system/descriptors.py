@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from errno import EMFILE, ENFILE
 from logging import getLogger
+from pathlib import Path
 from typing import Final
 
 from taskgate.system.log_throttle import ThrottledLog
@@ -27,6 +28,8 @@ _PER_HOST: Final = 3
 _LOCK_WAIT: Final = 0.25
 """Seconds that a lock is waited for. A check of a configuration has it for less than a millisecond."""
 _LOCK_PAUSE: Final = 0.005
+_LOCKS: Final = Path("/proc/locks")
+"""The locks of all files, on Linux."""
 
 _EXHAUSTION_ERRORS: Final = frozenset({EMFILE, ENFILE})
 _INITIAL_LIMIT: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -110,6 +113,22 @@ def lock(descriptor: int) -> None:
         else:
             return
         time.sleep(_LOCK_PAUSE)
+
+
+def lock_owner(descriptor: int) -> int | None:
+    """The process that keeps a file by `lock`; None if the system does not tell.
+
+    A process of another container is not told.
+    """
+    inode = str(os.fstat(descriptor).st_ino)
+    try:
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    # Number, kind, -, mode, process, device and inode, and the range. The device of some file systems is another.
+    rows = (line.split() for line in lines if " FLOCK " in line)
+    pids = {int(row[4]) for row in rows if row[5].rpartition(":")[2] == inode and row[3] == "WRITE"}
+    return next(iter(pids)) if len(pids) == 1 and min(pids) > 0 else None
 
 
 def is_locked(descriptor: int) -> bool:

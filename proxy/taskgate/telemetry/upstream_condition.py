@@ -205,6 +205,7 @@ _WORDS: Final = {
     "HTTP 504": "a proxy before the server gets no answer",
     "ECONNREFUSED": "connection refused",
     "ECONNRESET": "connection reset",
+    "ConnectionResetError": "connection reset",
     "EHOSTUNREACH": "no route to the host",
     "ENETUNREACH": "no route to the network",
     "ETIMEDOUT": "no answer to the connection",

@@ -325,11 +325,11 @@ def _issuers(
 
     return tuple(
         next((issuer for issuer in known if issuer.settings == settings), None) or new_issuer(settings)
-        for settings in (replace(each, place=_place_of(config, each)) for each in config.auth.to_issuer_settings())
+        for settings in (replace(each, place=place_of_keys(config, each)) for each in config.auth.to_issuer_settings())
     )
 
 
-def _place_of(config: GatewayConfig, issuer: IssuerSettings) -> str:
+def place_of_keys(config: GatewayConfig, issuer: IssuerSettings) -> str:
     """Return where the keys of an issuer are: a file, or a URL without what may be a secret in it."""
     if issuer.keys.file is not None:
         return config.references.hide(str(issuer.keys.file))

@@ -213,7 +213,7 @@ def test_a_gateway_that_is_not_there_ends_it_with_1() -> None:
         port = unused.getsockname()[1]
     status, _, err = run("call", f"http://127.0.0.1:{port}/mcp", "add")
     assert status == 1
-    assert f"cannot reach http://127.0.0.1:{port}/mcp: " in err
+    assert f"cannot reach http://127.0.0.1:{port}/mcp: connection refused\n" in err
 
 
 def test_with_a_configuration_an_upstream_is_found_by_its_name(tmp_path: Path) -> None:

@@ -253,11 +253,14 @@ def test_a_port_that_is_taken_is_named_with_its_key_and_ends_with_1(tmp_path: Pa
 @pytest.mark.program
 async def test_a_second_process_on_the_same_store_refuses_to_start(tmp_path: Path) -> None:
     file = write_configuration(tmp_path, URL)
-    async with gateway_process(["--config", file], log=tmp_path / "first.log"):
+    async with gateway_process(["--config", file], log=tmp_path / "first.log") as first:
         log = tmp_path / "second.log"
         async with running([TASKGATE, "serve", "--config", file], log=log) as second, bounded():
             assert await second.process.wait() == 1
-    assert log.read_text() == "taskgate: The store's file is in use by another process\n"
+    said = log.read_text()
+    assert said.startswith("taskgate: /")
+    why = f"The store's file is in use by another process, pid {first.child.process.pid}"
+    assert said.endswith(f"/taskgate.db: {why}\n")
 
 
 @pytest.mark.program

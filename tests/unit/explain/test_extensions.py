@@ -212,7 +212,8 @@ async def test_a_server_that_is_not_there_ends_it_with_why(tmp_path: Path) -> No
     assert await asked_online(*configured(tmp_path)) == (
         1,
         "",
-        "taskgate: upstreams.reports was asked in vain (unreachable): The server could not be reached\n",
+        "taskgate: upstreams.reports was asked in vain (unreachable): The server could not be reached: "
+        "connection refused (ECONNREFUSED)\n",
     )
 
 

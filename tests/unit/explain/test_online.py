@@ -55,7 +55,10 @@ async def test_a_server_that_answers_is_told_with_its_revision_and_no_session_is
 @pytest.mark.parametrize(
     ("upstream", "told"),
     [
-        (f"url: '{DEAD}/mcp'", "FAILED: (unreachable): The server could not be reached"),
+        (
+            f"url: '{DEAD}/mcp'",
+            f"FAILED: (unreachable): The server could not be reached: connection refused (ECONNREFUSED) at {DEAD}/mcp",
+        ),
         pytest.param(
             "transport: stdio, command: [/bin/true]",
             "FAILED: (closed): The server's program exited with status 0",
@@ -100,7 +103,8 @@ async def test_an_issuer_is_asked_for_its_keys(tmp_path: Path, published: bool) 
     if published:
         assert (ended, out[6:], err) == (0, ["auth.issuers.corp: ok: 1 usable key"], [])
     else:
-        failed = "(status) it does not answer with HTTP 200; check issuer or jwks_uri"
+        advice = "it does not answer with HTTP 200; check issuer or jwks_uri"
+        failed = f"(status) {keys.url('/keys')}: HTTP 404; {advice}"
         assert (ended, err) == (1, [f"auth.issuers.corp: FAILED: {failed}"])
 
 

@@ -6,6 +6,9 @@ its token reaches the named address alone.
 
 import asyncio
 import json
+import os
+import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -167,8 +170,7 @@ class McpHost:
         raise CallFailed(f"the gateway refused the request: HTTP status {status}", is_transient=status in _RETRIABLE)
 
     def _unreachable(self, error: BaseException) -> CallFailed:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        return CallFailed(f"cannot reach {self._url}: {reason}", is_transient=True)
+        return CallFailed(f"cannot reach {self._url}: {_words(error)}", is_transient=True)
 
 
 @asynccontextmanager
@@ -184,6 +186,20 @@ async def open_host(url: str, token: str | None) -> AsyncIterator[McpHost]:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await host.close()
+
+
+def _words(error: BaseException) -> str:
+    """Why there is no answer. The texts of the libraries have values of Python in them."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, TimeoutError):
+        return "no connection in time"
+    if isinstance(cause, socket.gaierror):
+        return "the host name is not known"
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS failed: {(cause.reason or 'no handshake').replace('_', ' ').lower()}"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno).lower()
+    return "the connection ended without an answer"
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

@@ -188,14 +188,22 @@ def _open(options: SqliteOptions, reference_of: ReferenceOf, undo: ExitStack) ->
     )
 
 
+def in_use(lock: int) -> StoreUnavailable:
+    """The error that another process keeps the file, by the lock of that descriptor."""
+    owner = descriptors.lock_owner(lock)
+    which = "" if owner is None else f", pid {owner}"
+    return StoreUnavailable(f"The store's file is in use by another process{which}")
+
+
 def _lock(path: Path, *flags: int) -> int:
     # Not inheritable: a server process must not hold the lock after the gateway ends.
     lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | sum(flags), 0o600)
     try:
         descriptors.lock(lock)
     except BlockingIOError as error:
+        refusal = in_use(lock)
         os.close(lock)
-        raise StoreUnavailable("The store's file is in use by another process") from error
+        raise refusal from error
     except OSError:
         os.close(lock)
         raise

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite.file import APPLICATION, LAYOUT
+from taskgate.stores.sqlite.file import APPLICATION, LAYOUT, in_use
 from taskgate.system.descriptors import is_locked
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -35,7 +35,7 @@ def expect_usable(path: Path, *, is_running: bool) -> None:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise StoreUnavailable("The store's file is not a regular file")
             if not is_running and is_locked(file.fileno()):
-                raise StoreUnavailable("The store's file is in use by another process")
+                raise in_use(file.fileno())
             _examine(file.read(_HEADER))
     except OSError as error:
         raise StoreUnavailable(f"The store's file cannot be opened: {error.strerror}") from error

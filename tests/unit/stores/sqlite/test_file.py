@@ -118,7 +118,8 @@ def test_a_hard_link_is_the_same_file(options: SqliteOptions, tmp_path: Path) ->
         link.path.hardlink_to(options.path)
         assert "in use" in refusal(link)
         with another_process(link) as process:
-            assert said_by(process) == "The store's file is in use by another process"
+            held = f"The store's file is in use by another process, pid {os.getpid()}"
+            assert said_by(process) == held
         file.writer.execute("INSERT INTO params VALUES (1, 'x')")
     with opened(link) as file:
         assert "in use" in refusal(options)
@@ -161,7 +162,7 @@ def said_by(process: "subprocess.Popen[str]") -> str:
 def test_a_file_that_another_process_holds_is_refused_until_that_is_killed(options: SqliteOptions) -> None:
     with another_process(options) as process:
         assert said_by(process) == "open"
-        assert refusal(options) == "The store's file is in use by another process"
+        assert refusal(options) == f"The store's file is in use by another process, pid {process.pid}"
     with opened(options) as file:
         assert pragma(file.writer, "user_version") == LAYOUT
 
@@ -170,7 +171,8 @@ def test_a_file_that_another_process_holds_is_refused_until_that_is_killed(optio
 def test_another_process_is_refused_and_harms_nobody(options: SqliteOptions) -> None:
     with opened(options) as file:
         with another_process(options) as process:
-            assert said_by(process) == "The store's file is in use by another process"
+            held = f"The store's file is in use by another process, pid {os.getpid()}"
+            assert said_by(process) == held
         file.writer.execute("INSERT INTO params VALUES (1, 'x')")
         assert file.near.execute("SELECT task FROM params").fetchall() == [(1,)]
 
