@@ -32,6 +32,18 @@ Location = tuple[str | int, ...]
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_KEY = 64
 
+_MOST_LISTED = 12
+"""The most keys that a message lists."""
+_MEANT = {
+    **dict.fromkeys(("servers", "mcpServers", "mcp_servers", "backends", "targets"), ("upstreams",)),
+    **dict.fromkeys(("type", "kind"), ("backend", "transport", "mode")),
+    **dict.fromkeys(("bind", "host", "port"), ("listen",)),
+    **dict.fromkeys(("address", "uri", "endpoint"), ("url", "listen")),
+    **dict.fromkeys(("cmd", "program", "args"), ("command",)),
+    "environment": ("env",),
+}
+"""The keys for words that other programs have for the same."""
+
 _MESSAGES = {
     "missing": "is required",
     "bool_type": "must be true or false",
@@ -101,9 +113,15 @@ def pydantic_message(error: ErrorDetails) -> str:
 
 
 def unknown_key(key: str, siblings: Sequence[str]) -> str:
-    """Return the message for an unknown key, with the sibling that its author probably meant."""
-    meant = get_close_matches(key, siblings, n=1)
-    return f"unknown key (did you mean {meant[0]}?)" if meant else "unknown key"
+    """Return the message for an unknown key, with the sibling that its author probably meant.
+
+    Without one it has all siblings, if they are few.
+    """
+    meant = [each for each in _MEANT.get(key, ()) if each in siblings] or get_close_matches(key, siblings, n=1)
+    if meant:
+        return f"unknown key (did you mean {meant[0]}?)"
+    known = f" (known: {', '.join(sorted(siblings))})" if 0 < len(siblings) <= _MOST_LISTED else ""
+    return f"unknown key{known}"
 
 
 def _quoted(key: str) -> str:
