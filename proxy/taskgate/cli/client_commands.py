@@ -104,6 +104,13 @@ def health(**options: Any) -> None:
 @click.argument("file", metavar="[FILE]", type=click.Path(path_type=Path, dir_okay=False), default="taskgate.yaml")
 @click.option("--upstream", metavar="URL", help="URL of the MCP server.")
 @click.option("--upstream-command", "command", metavar="COMMAND", help="Command of a stdio MCP server.")
+@click.option(
+    "--from",
+    "hosts_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File of a host with its servers, such as .mcp.json: all of them become upstreams.",
+)
 @click.option("--auth", metavar="none|issuer=URL", help="Without authentication, or with tokens of that issuer.")
 @click.option("--store", metavar="sqlite|URL", help="SQLite, or the redis:// URL of Redis or Valkey.")
 @click.option("--public-url", metavar="URL", help="URL by which hosts reach taskgate.")
@@ -114,6 +121,9 @@ def init(**options: Any) -> None:
 
     What no option says is asked on a terminal, in at most four questions. A token of operators, and with
     redis two files of keys, are created beside FILE if they are missing.
+
+    --from reads mcpServers of Claude and Cursor, and servers of VS Code. The new file of the host is
+    printed. Values of env and headers become variables, which the gateway needs.
     """
     from taskgate.cli.init import write_configuration
 

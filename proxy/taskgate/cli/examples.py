@@ -67,6 +67,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "init": (
         "taskgate init",
         "taskgate init --upstream http://127.0.0.1:3000/mcp --yes",
+        "taskgate init --from .mcp.json --yes",
         "taskgate init gateway.yaml --upstream-command 'npx -y some-server' --auth none --store sqlite",
         "taskgate init --upstream http://127.0.0.1:3000/mcp --auth issuer=https://idp.example.com/ --yes",
     ),

@@ -6,10 +6,11 @@ A dollar sign in an answer is doubled: nothing in an answer is a reference to a 
 
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,13 +19,16 @@ import click
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused, read_or_make_keys
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
-from taskgate.cli.printing import one_line
+from taskgate.cli.host.server_list import ListedServer, ListInvalid, ServerList, read_list
+from taskgate.cli.printing import clean, one_line
 from taskgate.clock import SystemEntropy
 from taskgate.config import ConfigurationError, Problem
 from taskgate.system.secret_files import write_secret
 from taskgate.wiring.operator_token import OPERATOR_TOKEN, new_token
 
 _ISSUER: Final = "issuer="
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}(?:/\S*)?|localhost(?:/\S*)?")
+"""An address without a scheme."""
 _FLAGS: Final = {
     "upstreams.default.url": "--upstream",
     "upstreams.default.command": "--upstream-command",
@@ -34,7 +38,7 @@ _FLAGS: Final = {
 }
 """The option that sets a key."""
 _MISSING: Final = {
-    "upstream": "--upstream URL or --upstream-command COMMAND",
+    "upstream": "--upstream URL, --upstream-command COMMAND or --from FILE",
     "auth": "--auth none or --auth issuer=URL",
     "store": "--store sqlite or --store redis://HOST:PORT/0",
     "public_url": "--public-url URL",
@@ -44,8 +48,8 @@ _MISSING: Final = {
 class Answers(NamedTuple):
     """The answers of which the file is made.
 
-    Exactly one of `url` and `command` is set. `issuer`, `redis` and `public_url` are URLs; None
-    means no authentication, SQLite, and the address of the listener.
+    Exactly one of `url`, `command` and `listed` is set. `issuer`, `redis` and `public_url` are URLs; None
+    means no authentication, SQLite, and the address of the listener. `listed` has the servers of a host.
     """
 
     url: str | None
@@ -53,12 +57,14 @@ class Answers(NamedTuple):
     issuer: str | None
     redis: str | None
     public_url: str | None
+    listed: ServerList | None = None
 
 
 def write_configuration(
     file: Path,
     upstream: str | None,
     command: str | None,
+    hosts_file: Path | None,
     auth: str | None,
     store: str | None,
     public_url: str | None,
@@ -66,14 +72,18 @@ def write_configuration(
     force: bool,
 ) -> None:
     """Ask for what no option says, and write the file; the options are those of the command."""
-    if upstream is not None and command is not None:
-        raise click.UsageError("Give one of --upstream URL and --upstream-command COMMAND, not both.")
+    if [upstream, command, hosts_file].count(None) < 2:
+        raise click.UsageError("Give one of --upstream URL, --upstream-command COMMAND and --from FILE.")
+    try:
+        listed = None if hosts_file is None else read_list(hosts_file)
+    except ListInvalid as wrong:
+        raise click.UsageError(f"--from: {wrong}.") from None
     if file.exists() and not force:
         raise click.UsageError(f"{file} exists already: give another name, or --force to replace it.")
     questions = _Questions(asks=not yes and _is_terminal(), takes_defaults=yes)
-    if upstream is None and command is None:
+    if upstream is None and command is None and listed is None:
         answer = questions.ask("upstream", "URL of the MCP server, or the command that starts it", None)
-        upstream, command = (answer, None) if "://" in answer.split(" ")[0] else (None, answer)
+        upstream, command = (None, answer) if _url_of(answer) is None else (answer, None)
     auth = auth or questions.ask("auth", "Authentication: none, or issuer=URL of your identity provider", "none")
     store = store or questions.ask(
         "store", "Store of tasks: sqlite, or redis://HOST:PORT/0 for several replicas", "sqlite"
@@ -81,10 +91,10 @@ def write_configuration(
     if public_url is None and auth != "none":
         public_url = questions.ask("public_url", "URL by which hosts reach taskgate", "http://127.0.0.1:8080")
     questions.finish()
-    answers = _read(upstream, command, auth, store, public_url)
+    answers = _read(upstream, command, listed, auth, store, public_url)
     text = configuration_text(answers, file.absolute().parent)
     try:
-        _validate(text)
+        _validate(text, () if listed is None else listed.variables)
         # An answer may have a key in it, such as one in the query of a URL.
         write_secret(file, text.encode(), replaces=force)
         for key in _keys(answers, file.absolute().parent):
@@ -141,7 +151,21 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _read(upstream: str | None, command: str | None, auth: str, store: str, public_url: str | None) -> Answers:
+def _url_of(text: str) -> str | None:
+    """The URL that a text means, such as `localhost:3000/mcp`; None for a command."""
+    if "://" in text.partition(" ")[0]:
+        return text
+    return f"http://{text}" if _ADDRESS.fullmatch(text) else None
+
+
+def _read(
+    upstream: str | None,
+    command: str | None,
+    listed: ServerList | None,
+    auth: str,
+    store: str,
+    public_url: str | None,
+) -> Answers:
     """Read the answers. Raises click.UsageError."""
     if auth != "none" and not auth.startswith(_ISSUER):
         raise click.UsageError("--auth must be none, or issuer=URL.")
@@ -151,14 +175,15 @@ def _read(upstream: str | None, command: str | None, auth: str, store: str, publ
         words = tuple(shlex.split(command or ""))
     except ValueError:
         raise click.UsageError("--upstream-command has a quotation mark or a backslash without its end.") from None
-    if upstream is None and not words:
+    if upstream is None and listed is None and not words:
         raise click.UsageError("--upstream-command must begin with the name of a program.")
     return Answers(
-        url=upstream,
+        url=None if upstream is None else _url_of(upstream) or upstream,
         command=words,
         issuer=auth.removeprefix(_ISSUER) if auth != "none" else None,
         redis=store if store != "sqlite" else None,
         public_url=public_url,
+        listed=listed,
     )
 
 
@@ -172,7 +197,7 @@ def configuration_text(answers: Answers, folder: Path) -> str:
 
 def _quoted(text: str) -> str:
     """A text as a YAML scalar, whose dollar signs begin no reference."""
-    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
+    return _json(text.replace("$", "$$"))
 
 
 def _lines(answers: Answers, folder: Path) -> Iterator[str]:
@@ -208,6 +233,10 @@ def _server(answers: Answers, folder: Path) -> Iterator[str]:
 def _upstream(answers: Answers) -> Iterator[str]:
     yield "# The MCP servers, by name. Add more, each with its own path; the name is in metrics and logs."
     yield "upstreams:"
+    if answers.listed is not None:
+        for server in answers.listed.servers:
+            yield from _listed(server)
+        return
     yield "  default:"
     yield "    # The path that hosts use."
     yield "    path: /mcp"
@@ -220,6 +249,28 @@ def _upstream(answers: Answers) -> Iterator[str]:
         yield "    # env: {API_KEY: '${API_KEY}'}"
     yield "    # The most calls at once; more of them wait."
     yield "    concurrency: 32"
+
+
+def _listed(server: ListedServer) -> Iterator[str]:
+    """The lines of a server of a host. Its texts have references, so no dollar sign is doubled."""
+    yield f"  {server.name}:"
+    yield f"    path: {server.path}"
+    if server.url is not None:
+        yield f"    url: {_json(server.url)}"
+    if server.transport != "http":
+        yield f"    transport: {server.transport}"
+    if server.command:
+        yield f"    command: [{', '.join(map(_json, server.command))}]"
+    for key, texts in (("env", server.env), ("headers", server.headers)):
+        if texts:
+            yield f"    {key}:"
+            yield from (f"      {_json(name)}: {_json(text)}" for name, text in texts.items())
+    if server.cwd is not None:
+        yield f"    cwd: {_json(server.cwd)}"
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _auth(answers: Answers, folder: Path) -> Iterator[str]:
@@ -289,13 +340,13 @@ def _keys(answers: Answers, folder: Path) -> tuple[Path, ...]:
 # --- the file -------------------------------------------------------------------------------------------------------
 
 
-def _validate(text: str) -> None:
-    """Load the text. Raises ConfigurationError, whose problems name options."""
+def _validate(text: str, variables: Sequence[str]) -> None:
+    """Load the text, as if these variables were set. Raises ConfigurationError, whose problems name options."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "taskgate.yaml"
         file.write_text(text)
         try:
-            settings.load(file, os.environ)
+            settings.load(file, {**dict.fromkeys(variables, "unknown"), **os.environ})
         except ConfigurationError as wrong:
             raise ConfigurationError(
                 Problem(path=_option(problem.path), message=problem.message) for problem in wrong.problems
@@ -318,6 +369,12 @@ def _print_next(file: Path, answers: Answers, *, has_new_token: bool) -> None:
     click.echo(f"token {token} ({'; '.join(notes)})" if notes else f"token {token}")
     click.echo(f"check taskgate check --config {shlex.quote(str(file))}")
     click.echo(f"start taskgate serve --config {shlex.quote(str(file))}")
-    click.echo(f"hosts {one_line(base)}/mcp")
+    if answers.listed is None:
+        click.echo(f"hosts {one_line(base)}/mcp")
+    elif answers.listed.variables:
+        click.echo(f"needs {' '.join(answers.listed.variables)} (variables of the gateway's environment)")
     click.echo(f"tasks taskgate tasks ls --token {token}")
     click.echo("pages http://127.0.0.1:9464/ui (sign in with that token)")
+    if answers.listed is not None:
+        click.echo("hosts read this file from now on:")
+        click.echo(clean(answers.listed.replacement(base)))

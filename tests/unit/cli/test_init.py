@@ -126,7 +126,10 @@ def test_no_link_of_another_user_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ((), "--upstream URL or --upstream-command COMMAND; --auth none or --auth issuer=URL; --store sqlite"),
+        (
+            (),
+            "--upstream-command COMMAND or --from FILE; --auth none or --auth issuer=URL; --store sqlite",
+        ),
         (("--upstream", URL), "Give --auth none or --auth issuer=URL; --store sqlite"),
         (("--upstream", URL, "--store", "sqlite", "--auth", "issuer=https://a"), "Give --public-url URL;"),
     ],
@@ -146,7 +149,7 @@ def test_without_a_terminal_the_options_that_are_missing_are_named(
     ("options", "told"),
     [
         (("--upstream", "ftp://x"), "--upstream: must be an absolute http or https URL"),
-        (("--upstream", URL, "--upstream-command", "x"), "not both"),
+        (("--upstream", URL, "--upstream-command", "x"), "Give one of --upstream URL, --upstream-command"),
         (("--upstream-command", "'"), "quotation mark"),
         (("--upstream-command", ""), "must begin with the name of a program"),
         (("--upstream", URL, "--auth", "tokens"), "--auth must be none, or issuer=URL."),
@@ -154,7 +157,7 @@ def test_without_a_terminal_the_options_that_are_missing_are_named(
         (("--upstream", URL, "--store", "mysql://"), "--store must be sqlite, redis://"),
         (("--upstream", URL, "--store", "redis://u:p@a"), "--store: must not hold a user name or password"),
         (("--upstream", URL, "--public-url", "x"), "--public-url: must be an absolute http or https URL"),
-        ((), "Give --upstream URL or --upstream-command COMMAND."),
+        ((), "Give --upstream URL, --upstream-command COMMAND or --from FILE."),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_its_option_and_nothing_is_written(
@@ -202,3 +205,100 @@ def test_on_a_terminal_at_most_six_questions_are_asked(tmp_path: Path) -> None:
     config = loaded(tmp_path / "new.yaml")
     assert (config.auth.mode, config.store.backend) == ("required", "sqlite")
     assert config.server.public_url == "https://mcp.example.com"
+
+
+# --- servers of a host
+
+
+def write_list(folder: Path, text: str) -> Path:
+    file = folder / ".mcp.json"
+    file.write_text(text)
+    return file
+
+
+CLAUDE = """{ // Claude Code takes no comment, but VS Code does.
+  "mcpServers": {
+    "GitHub": {"command": "npx", "args": ["-y", "gh//mcp", "--cost=$5"], "env": {"TOKEN": "ghp_a", "MODE": "${M:-x}"}},
+    "git hub": {"command": "gh", "env": {"TOKEN": "ghp_b", "DEPTH": 3}},
+    "remote": {"type": "http", "url": "https://mcp.example.com/mcp",
+               "headers": {"Authorization": "Bearer abc", "X-Key": "${KEY}"}},
+    "old": {"type": "sse", "url": "http://127.0.0.1:9/sse",},
+  },
+}"""
+
+
+def test_the_servers_of_a_host_become_upstreams_and_their_secrets_variables(tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    status, out, err = run("init", file, "--from", write_list(tmp_path, CLAUDE), "--yes")
+    assert (status, err) == (0, "")
+    variables = {name: name.lower() for name in ("TOKEN", "GIT_HUB_TOKEN", "DEPTH", "REMOTE_AUTHORIZATION", "KEY")}
+    assert f"needs {' '.join(variables)} (variables of the gateway's environment)\n" in out
+    config = load(file, variables)
+    one, two, remote, old = (config.upstreams[name] for name in ("github", "git-hub", "remote", "old"))
+    assert (one.transport, one.command) == ("stdio", ("npx", "-y", "gh//mcp", "--cost=$5"))
+    assert (one.env, two.env) == ({"TOKEN": "token", "MODE": "x"}, {"TOKEN": "git_hub_token", "DEPTH": "depth"})
+    assert (remote.url, remote.transport, remote.path) == ("https://mcp.example.com/mcp", "http", "/remote/mcp")
+    assert remote.headers == {"Authorization": "Bearer remote_authorization", "X-Key": "key"}
+    assert (old.url, old.transport) == ("http://127.0.0.1:9/sse", "sse")
+    assert not {"ghp_a", "ghp_b", "abc"} & {*file.read_text().split('"')}
+    replacement = json.loads(out.partition("hosts read this file from now on:\n")[2])
+    assert replacement["mcpServers"]["git hub"] == {"type": "http", "url": "http://127.0.0.1:8080/git-hub/mcp"}
+    assert [*replacement["mcpServers"]] == ["GitHub", "git hub", "remote", "old"]
+
+
+def test_the_list_of_vs_code_has_its_own_form_and_references(tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    server = {
+        "type": "stdio",
+        "command": "${workspaceFolder}/run",
+        "args": ["${input:api-key}", "${env:LEVEL}", "${command:x}"],
+        "cwd": "${workspaceFolder}",
+    }
+    (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps({"inputs": [], "servers": {"own": server}}))
+    file = tmp_path / "new.yaml"
+    status, out, _ = run("init", file, "--from", tmp_path / ".vscode" / "mcp.json", "--yes")
+    assert (status, "needs API_KEY LEVEL " in out, '"servers": {' in out) == (0, True, True)
+    found = load(file, {"API_KEY": "k", "LEVEL": "l"}).upstreams["own"]
+    assert found.command == (f"{tmp_path}/run", "k", "l", "${command:x}")
+    assert found.cwd == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "has no servers"),
+        ('{"mcpServers": {}}', "has no servers"),
+        ('{"mcpServers": {"a": {}}}', "'a' must have one of url and command"),
+        ('{"mcpServers": {"a": {"url": "http://a", "command": "b"}}}', "'a' must have one of url and command"),
+        ('{"mcpServers": {"a": {"command": "b", "args": [1]}}}', "args of 'a' must be a list of texts"),
+        ('{"mcpServers": {"a": {"command": "b", "env": [1]}}}', "env of 'a' must have names and texts"),
+        (" " * 2**20 + "{}", "is larger than 1 MiB"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_and_nothing_is_written(tmp_path: Path, text: str, told: str) -> None:
+    status, _, err = run("init", tmp_path / "new.yaml", "--from", write_list(tmp_path, text), "--yes")
+    assert (status, os.listdir(tmp_path)) == (2, [".mcp.json"])
+    assert told in err
+
+
+def test_a_list_that_is_not_there_and_one_beside_a_server_are_refused(tmp_path: Path) -> None:
+    file, missing = tmp_path / "new.yaml", tmp_path / "none.json"
+    assert "none.json cannot be read: No such file or directory" in run("init", file, "--from", missing, "--yes")[2]
+    assert "Give one of --upstream URL" in run("init", file, "--from", missing, "--upstream", URL, "--yes")[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("localhost:3000/mcp", "http://localhost:3000/mcp"),
+        ("127.0.0.1:3000", "http://127.0.0.1:3000"),
+        ("[::1]:3000/mcp", "http://[::1]:3000/mcp"),
+        ("localhost/mcp", "http://localhost/mcp"),
+        (URL, URL),
+    ],
+)
+def test_an_address_without_a_scheme_is_a_url(tmp_path: Path, given: str, url: str) -> None:
+    file = tmp_path / "new.yaml"
+    assert run("init", file, "--upstream", given, "--yes")[0] == 0
+    assert loaded(file).upstreams["default"].url == url
