@@ -76,6 +76,31 @@ def explain(file: Path | None, **options: Any) -> None:
 
 
 @main.command()
+@click.argument("upstream")
+@config_option("The configuration")
+@click.option("--token", "token_file", type=AnyFile, help="File that holds the caller's bearer token.")
+@click.option("--claims", metavar="NAME=VALUE,...", help="Claims of the caller's token in its place.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=300),
+    default=30.0,
+    show_default=True,
+    help="How long to wait for the list.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def tools(file: Path | None, **options: Any) -> None:
+    """List the tools of the upstream UPSTREAM, and what the rules say of each.
+
+    The server is asked. OWN TASKS is the task support that it declares, MODE and RULE are of
+    tasks.upgrade, and ALLOWED is whether the caller may call the tool.
+    """
+    from taskgate.cli.configuration import print_tools
+
+    print_tools(needed_file(file), **options)
+
+
+@main.command()
 @config_option("The configuration")
 def metrics(file: Path | None) -> None:
     """Print all metrics, and the maximum number of series of each under that configuration."""

@@ -12,10 +12,11 @@ import orjson
 from taskgate import config as settings
 from taskgate.cli.exits import FAILED, WRONG_USE, fail
 from taskgate.cli.printing import clean, json_text, one_line
+from taskgate.cli.remote.tables import print_table, text_of
 from taskgate.clock import SystemClock
 from taskgate.config import ConfigurationError
 from taskgate.explain.checks import metrics_text
-from taskgate.explain.evaluate import explanation
+from taskgate.explain.evaluate import explanation, tools_under_rules
 from taskgate.explain.inputs import (
     ServerNotAsked,
     TokenRefused,
@@ -31,6 +32,8 @@ from taskgate.explain.report import as_json as as_json_report
 from taskgate.explain.report import check_configuration, problems_as_json, summary
 from taskgate.explain.token_checks import inspect_token
 
+_TOOL_COLUMNS: Final = ("TOOL", "OWN TASKS", "HINTS", "MODE", "ANNOUNCE", "RULE", "ALLOWED")
+_TOOL_CUT: Final = frozenset({"TOOL", "HINTS"})
 _MAX_ANSWER: Final = 1000
 """Characters of a line about a server, whose text may be in it."""
 
@@ -107,6 +110,47 @@ def print_explanation(
         click.echo(f"taskgate: {ignored} is ignored: auth.mode is none, so all hosts are one caller", err=True)
     found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
     click.echo(json_text(found) if as_json else clean(render(found)), nl=as_json)
+
+
+def print_tools(
+    file: Path, upstream: str, token_file: Path | None, claims: str | None, timeout: float, as_json: bool
+) -> None:
+    """Ask a server for its tools, and print what the rules say of each."""
+    try:
+        config = settings.load(file, os.environ)
+        if upstream not in config.upstreams:
+            raise click.UsageError(f"UPSTREAM must be one of {', '.join(config.upstreams)}")
+        try:
+            token, given = read_token(token_file), parse_claims(claims)
+        except ValueError as wrong:
+            raise click.UsageError(str(wrong)) from None
+        identity = asyncio.run(identify(config, upstream, token, given))
+        _, listed = asyncio.run(
+            asyncio.wait_for(ask_server(config, upstream, identity, token, lists_tools=True), timeout)
+        )
+    except ConfigurationError as wrong:
+        fail(wrong, WRONG_USE)
+    except TimeoutError:
+        fail(ServerNotAsked(f"upstreams.{upstream} did not list its tools within {timeout:g} s"), FAILED)
+    except (TokenRefused, ServerNotAsked) as refused:
+        fail(type(refused)(one_line(str(refused), _MAX_ANSWER)), FAILED)
+    tools = tools_under_rules(config, upstream, listed, identity)
+    if as_json:
+        _print_json({"upstream": upstream, "tools": tools})
+        return
+    rows = (
+        (
+            each["tool"],
+            text_of(each["task_support"]),
+            ", ".join(f"{name}={str(value).lower()}" for name, value in each["hints"].items()) or "-",
+            each["mode"],
+            text_of(each["announce"]),
+            text_of(each["rule"]),
+            text_of(each["allowed"]),
+        )
+        for each in tools
+    )
+    print_table(_TOOL_COLUMNS, rows, styles={}, cut=_TOOL_CUT)
 
 
 def print_token(file: Path, token_file: Path, upstream: str | None, as_json: bool) -> None:

@@ -117,6 +117,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "taskgate token inspect --config taskgate.yaml --token alice.token",
         "taskgate token inspect --config taskgate.yaml --token alice.token --upstream reports --json",
     ),
+    "tools": (
+        "taskgate tools reports --config taskgate.yaml",
+        "taskgate tools reports --claims sub=bob,scope=read --json",
+    ),
     "top": (
         "taskgate top --token operator.token",
         "taskgate top --sort updated --token operator.token",
@@ -203,6 +207,7 @@ STATUSES: Final[Mapping[str, Mapping[int, str]]] = {
     },
     "token": {0: "the token is accepted", 1: "the token is refused", 2: _CONFIGURATION},
     "token inspect": {0: "the token is accepted", 1: "the token is refused", 2: _CONFIGURATION},
+    "tools": {0: _DONE, 1: "the token was refused, or the server not reached", 2: _CONFIGURATION},
     "top": _API,
     "upstreams": _API,
     "upstreams hold": _API,

@@ -22,9 +22,10 @@ from taskgate.config.problems import Location, dotted
 from taskgate.config.sections.extensions import ERAS, MAX_IDENTIFIER
 from taskgate.config.sections.tasks import DEFAULT_TTL_MAX
 from taskgate.domain.limits import Cap, CapScope, Override
-from taskgate.domain.policy import PromotionDecision
+from taskgate.domain.policy import PromotionDecision, PromotionMode
 from taskgate.domain.rates import Demand, RateEvent, RateSubject
 from taskgate.domain.versions import Era, Peer, era_of
+from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, Extension, ExtensionPolicy, is_declared
 from taskgate.protocol.handoff import LIST
 from taskgate.protocol.vocabulary import TASKS_EXTENSION, TASKS_GET, TOOLS_CALL
@@ -78,6 +79,38 @@ def explanation(
         "extensions": _extensions(config, upstream, server),
         "refusals": value_at(config, "limits", "reject_as"),
     }
+
+
+def tools_under_rules(
+    config: GatewayConfig, upstream: str, tools: Mapping[str, ListedTool], identity: Identity | None
+) -> list[dict[str, Any]]:
+    """Return what decides over calls of each tool of a server by that caller, by the names of the tools.
+
+    `task_support` is the server's own. `mode` is that of the rule, or of no rule. A tool that never becomes a
+    task has no `announce`.
+    """
+    rules = admission_rules(config)
+    found = []
+    for name, tool in sorted(tools.items()):
+        decision = rules.policy.decide(upstream, name, tool.hints)
+        judged = rules.access.decide(identity, method=TOOLS_CALL, upstream=upstream, tool=name)
+        found.append(
+            {
+                "tool": name,
+                "task_support": None if tool.support is None else tool.support.value,
+                "hints": dict(tool.hints),
+                "mode": decision.mode.value,
+                "announce": None
+                if decision.mode is PromotionMode.SYNC
+                else "always"
+                if decision.announces
+                else "never",
+                "rule": None if decision.rule is None else f"tasks.upgrade[{decision.rule}]",
+                "allowed": judged.allowed,
+                "access_rule": judged.rule,
+            }
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

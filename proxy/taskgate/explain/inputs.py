@@ -1,7 +1,7 @@
 """Inputs of an explanation: hints, a token or claims and their identity, and what a server says of itself."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from logging import NullHandler, getLogger
@@ -23,6 +23,7 @@ from taskgate.config.sections.tasks import Hint
 from taskgate.domain.policy import APP_ONLY
 from taskgate.domain.versions import Peer
 from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
+from taskgate.protocol.discovery import ListedTool
 from taskgate.system.secret_files import ADVICE, read_secret
 from taskgate.telemetry.upstream_condition import in_words
 from taskgate.upstream.calls import Principal
@@ -228,10 +229,10 @@ class ServerNotAsked(Exception):
 
 async def ask_server(
     config: GatewayConfig, upstream: str, identity: Identity | None, token: str | None, *, lists_tools: bool = False
-) -> tuple[Peer, Collection[str]]:
+) -> tuple[Peer, Mapping[str, ListedTool]]:
     """Open a session at the server for that caller, and return what it says of itself.
 
-    With `lists_tools` the names of its tools are returned too, else none. The wait is bounded by the
+    With `lists_tools` its tools are returned too, else none. The wait is bounded by the
     timeouts of the upstream. The header for the reference of the caller's context is left out, because it
     needs a key of the deployment. Raises ServerNotAsked.
     """
@@ -247,7 +248,7 @@ async def ask_server(
         session = server.session(DEAF, lambda: _principal(identity, token))
         try:
             async with asyncio.timeout(within.total_seconds()):
-                return (await session.open()).peer, (await session.tools() if lists_tools else ())
+                return (await session.open()).peer, (await session.tools() if lists_tools else {})
         finally:
             await session.close()
             await server.close()
