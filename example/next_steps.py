@@ -1,6 +1,7 @@
 """What to try while `make run` serves: a request that makes a task, the lines for hosts, a call on the command line."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ _META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
 }
+_TELLING = re.compile("env|secret|token|password|credential", re.IGNORECASE)
 _VALUES = {"integer": "1", "number": "1", "boolean": "true", "array": "[]", "object": "{}"}
 """A value for an argument of each type; a text gets a word."""
 
@@ -52,8 +54,15 @@ def vs_code(url: str, *, token: bool) -> str:
 
 
 def call_line(url: str, tools: "Sequence[Tool]") -> str | None:
-    """The command that calls a tool that only reads, one with few arguments first; None where no tool says so."""
-    reading = [each for each in tools if each.annotations is not None and each.annotations.readOnlyHint]
+    """The command that calls a tool that only reads, one with few arguments first; None where no tool says so.
+
+    A tool that may show secrets, such as `get-env`, is left out.
+    """
+    reading = [
+        each
+        for each in tools
+        if each.annotations is not None and each.annotations.readOnlyHint and not _TELLING.search(each.name)
+    ]
     if not reading:
         return None
     tool = min(reading, key=lambda each: len(each.inputSchema.get("required", [])))

@@ -30,7 +30,7 @@ from next_steps import claude_code, task_request, vs_code
 from observing import NotObserved, Observer, check_that_prometheus_is_here, observing, where_to_look
 from processes import UVICORN_LISTENS, Child, bound_to_us, end, running
 from replicas import Replicas, count_from, several
-from yours import server_from, upstream_from
+from yours import expect_answer, is_url, server_from, upstream_from
 
 EXAMPLE = Path(__file__).resolve().parent
 RUN = EXAMPLE.parent / ".run"
@@ -93,6 +93,8 @@ async def run_before_yours(plan: Plan, upstream: str) -> None:
         options_before_server(server_from(upstream), plan.folder, plan.listen, plan.admin),
         f"http://{plan.listen}/mcp",
     )
+    if is_url(upstream):
+        await expect_answer(upstream, options, plan.folder)
     async with gateway_before(options, plan.folder) as gateway:
         await wait_until_ready(gateway, plan.admin)
         print(f"taskgate is in front of\n  {upstream}\nat {url}\n", flush=True)

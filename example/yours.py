@@ -1,12 +1,17 @@
 """What `make run UPSTREAM=…` starts taskgate with: a server of one's own, by its URL or the command that runs it."""
 
+import asyncio
+import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from gateways import RunFailed
+from gateways import TASKGATE, RunFailed
+from processes import bound_to_us, end
 
 ALONE = ("AUTH", "OBSERVE", "REPLICAS")
 NODE = frozenset({"npx", "npm", "node"})
@@ -42,6 +47,26 @@ def expect_program(command: str) -> None:
     if shutil.which(program) is None:
         hint = ": it comes with Node.js (Debian: apt-get install nodejs npm)" if program in NODE else ""
         raise RunFailed(f"UPSTREAM={command}: there is no program {program!r} here{hint}")
+
+
+async def expect_answer(url: str, options: Sequence[str | Path], folder: Path) -> None:
+    """Raises RunFailed with the cause unless the server at a URL answers taskgate with these options."""
+    asked = await asyncio.create_subprocess_exec(
+        *bound_to_us([TASKGATE, "check", "--online", "--json", *options]),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "TASKGATE_DATA_DIR": str(folder / "data")},
+        start_new_session=True,
+    )
+    try:
+        output, _ = await asked.communicate()
+    finally:
+        await end(asked, signal.SIGTERM)
+    answers = json.loads(output or "{}").get("online", [])
+    why = [each["message"] for each in answers if each["passed"] is False]
+    if why:
+        raise RunFailed(f"UPSTREAM={url}: {why[0]}")
 
 
 def server_from(upstream: str) -> Mapping[str, Any]:

@@ -96,6 +96,10 @@ server = FastMCP("files")
 def wipe() -> None:
     Path(sys.argv[1]).touch()
 
+@server.tool("get-env", annotations=ToolAnnotations(readOnlyHint=True))
+def environment() -> None:
+    Path(sys.argv[1]).touch()
+
 @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
 def look(path: str, depth: int = 1) -> None:
     Path(sys.argv[1]).touch()
@@ -232,8 +236,10 @@ async def test_a_server_of_ones_own_that_does_not_answer_is_named_with_the_reaso
     before = set(ROOT.glob(".run/once-*"))
     status, output, errors = await run_script(ONCE="1", UPSTREAM="http://127.0.0.1:1/mcp")
     assert (status, "Traceback" in output + errors) == (1, False)
-    assert "Not as expected: McpError: The server could not be reached" in errors
-    assert errors.endswith("make run: the tools of http://127.0.0.1:1/mcp could not be listed\n")
+    assert errors == (
+        "make run: UPSTREAM=http://127.0.0.1:1/mcp: (unreachable): The server could not be reached: connection refused "
+        "(ECONNREFUSED) at http://127.0.0.1:1/mcp; check that the server runs, and its url or command\n"
+    )
     [folder] = set(ROOT.glob(".run/once-*")) - before
     shutil.rmtree(folder)
 

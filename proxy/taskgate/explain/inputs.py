@@ -22,7 +22,7 @@ from taskgate.config.model import upstream_settings
 from taskgate.config.sections.tasks import Hint
 from taskgate.domain.policy import APP_ONLY
 from taskgate.domain.versions import Peer
-from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
+from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ListedTool
 from taskgate.system.secret_files import ADVICE, read_secret
 from taskgate.telemetry.upstream_condition import in_words
@@ -255,7 +255,9 @@ async def ask_server(
     except TlsFileRefused as refused:
         raise ServerNotAsked(f"upstreams.{upstream}.{refused}") from None
     except UpstreamFailed as failure:
-        text = f"{failure}{_cause(failure.cause)}"
+        # The text of a program that ended has its status already.
+        cause = None if failure.reason is UpstreamReason.CLOSED else failure.cause
+        text = f"{failure}{_cause(cause)}"
         raise ServerNotAsked(f"upstreams.{upstream} was asked in vain ({failure.reason}): {text}") from None
     except TimeoutError:
         raise ServerNotAsked(f"upstreams.{upstream} was asked in vain (timeout): it said nothing in time") from None
