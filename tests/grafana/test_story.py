@@ -65,7 +65,7 @@ async def test_the_incident_of_a_story_is_in_prometheus_and_fires_the_alerts_of_
         fires = await moments('ALERTS{alertname="TaskgateUpstreamDown", alertstate="firing"}')
         burns = await moments("job:taskgate_call_errors:ratio_rate5m > 0.0144")
         assert (600 <= min(down) <= 630, 1185 <= max(down) <= 1215) == (True, True)
-        assert min(fires) == min(down) + 30
+        assert min(fires) == min(down) + 15
         # Nothing marks the end of a series that was written at once: it is seen for five minutes more.
         assert max(down) <= max(fires) <= max(down) + 300
         assert burns

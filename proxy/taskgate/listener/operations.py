@@ -56,7 +56,7 @@ Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 """Returns by name what the gateway needs in order to serve, and whether it is available."""
 
 Details = Callable[[], Mapping[str, Any]]
-"""Returns what `?verbose` adds to readiness: `upstreams`; `issuers`, `replicas` and `vanished` where there are any."""
+"""Returns what `?verbose` adds to readiness: `upstreams`; `issuers`, `audit`, `replicas` and `vanished` if any."""
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""

@@ -29,6 +29,8 @@ log = getLogger("taskgate.upstream")
 
 _SPREAD: Final = 0.2
 """The share by which the interval between two checks varies: a tenth less to a tenth more."""
+_DOUBTFUL: Final = 1 / 3
+"""The part of the interval after which a failed check is repeated, until the server counts as down."""
 _NO_ANSWER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value})
 """Reasons of failures that are no whole answer."""
 GATEWAY: Final = Principal(context="gateway")
@@ -196,7 +198,7 @@ class Checks:
         for turn in count():
             # Measured from start to start. A tenth less or more keeps the checks of many servers
             # out of step.
-            due = loop.time() + interval * (1 - 1.5 * _SPREAD + 2 * _SPREAD * share(self._name, turn))
+            began, pause = loop.time(), interval * (1 - 1.5 * _SPREAD + 2 * _SPREAD * share(self._name, turn))
             try:
                 result = await self._check()
             except Exception:
@@ -204,7 +206,9 @@ class Checks:
                 result = None
             if result is not None:
                 self._note(result)
-            await asyncio.sleep(due - loop.time())
+            # A server that fails is known to be down soon, and is checked as rarely as others then.
+            is_doubtful = not self._was_good and self._in_a_row and self.up is not False
+            await asyncio.sleep(began + (pause * _DOUBTFUL if is_doubtful else pause) - loop.time())
 
     async def _check(self) -> ProbeResult | None:
         """Make one check and return its result; None if it shows nothing."""

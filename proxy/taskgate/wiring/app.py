@@ -461,7 +461,8 @@ class Service:
     def _details(self) -> Mapping[str, Any]:
         """Return the state of each server and of each issuer's keys by name, and the number of replicas.
 
-        The number includes this gateway. There is none if the store is not shared.
+        Sinks of the audit log are there while they cannot be written. The number includes this gateway. There is
+        none if the store is not shared.
         """
         runtime = self._runtime
         if runtime is None:
@@ -470,6 +471,10 @@ class Service:
         if keys := runtime.callers.authenticator.keys_states():
             found["issuers"] = {
                 name: {**state._asdict(), "since": shown_time(state.since)} for name, state in keys.items()
+            }
+        if troubles := self._telemetry.audit_troubles:
+            found["audit"] = {
+                name: {**trouble._asdict(), "since": shown_time(trouble.since)} for name, trouble in troubles.items()
             }
         if (leasing := runtime.cluster.leasing) is not None:
             found["replicas"] = leasing.processes

@@ -9,7 +9,7 @@ of the audit log; the command that checks a configuration uses `expect_keys`.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from logging import getLogger
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +29,7 @@ from taskgate.telemetry.auditlog.chain import SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.formats.digests import digests_of, task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
+from taskgate.telemetry.auditlog.sink_queue import SinkTrouble
 from taskgate.telemetry.auditlog.sinks import STDOUT
 from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
 from taskgate.telemetry.log_recorder import LogRecorder
@@ -91,6 +92,11 @@ class TelemetryPipeline:
     def audit_capacity(self) -> AuditCapacity | None:
         """The room for requests in the audit log; None before `open`."""
         return None if self._log is None else self._log.capacity
+
+    @property
+    def audit_troubles(self) -> Mapping[str, SinkTrouble]:
+        """The sinks of the audit log whose lines cannot be written, by name."""
+        return {} if self._log is None else self._log.troubles()
 
     @property
     def audit_places(self) -> tuple[str, ...]:

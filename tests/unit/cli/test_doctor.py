@@ -82,6 +82,12 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
             "Others take its tasks over",
         ),
         (
+            {"audit": {"file": {"cause": "No space left on device", "since": "2026-11-30T10:00:00Z", "waiting": 7}}},
+            "the audit log cannot be written to file: No space left on device, since 2026-11-30T10:00:00Z;"
+            " 7 lines wait",
+            "Free space",
+        ),
+        (
             {"issuers": {"corp": ISSUER}},
             "the keys of issuer corp cannot be fetched from https://idp/keys: HTTP 404, since 2026-11-30T10:00:00Z;"
             " no token of it is accepted; 3 requests were refused for lack of keys",

@@ -116,6 +116,19 @@ async def test_a_server_that_fails_checks_in_a_row_is_down_and_left_alone_at_onc
     assert {*caller.heard.causes, *caller.heard.circuit_causes} == {CAUSES[reply]}
 
 
+async def test_a_failed_check_is_repeated_soon_until_the_server_counts_as_down(
+    server: ScriptedServer, checked: Callable[..., Caller]
+) -> None:
+    server.methods["tools/list"] = resets()
+    loop = asyncio.get_running_loop()
+    began, caller = loop.time(), checked(soon(interval=timedelta(seconds=30), unhealthy_after=3))
+    await checks(caller, 3)
+    down_after = loop.time() - began
+    await checks(caller, 4)
+    pause = loop.time() - began - down_after
+    assert (10 < down_after < 25, 25 < pause < 35) == (True, True)
+
+
 async def test_a_server_that_is_silent_for_longer_than_a_check_may_take_is_down(
     server: ScriptedServer, checked: Callable[..., Caller]
 ) -> None:

@@ -127,6 +127,12 @@ def health_findings(health: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _upstream_findings(one_line(name), _mapping(state))
     for name, state in _mapping(health.get("issuers")).items():
         yield from _issuer_findings(one_line(name), _mapping(state))
+    for name, state in _mapping(health.get("audit")).items():
+        cause, since, waiting = (one_line(str(_mapping(state).get(key))) for key in ("cause", "since", "waiting"))
+        yield Finding(
+            f"the audit log cannot be written to {one_line(name)}: {cause}, since {since}; {waiting} lines wait",
+            "Free space, or correct audit.sinks. The lines that wait are written then.",
+        )
     for name, since in _mapping(health.get("vanished")).items():
         yield Finding(
             f"replica {one_line(name)} vanished at {one_line(str(since))}",

@@ -220,7 +220,8 @@ class HealthSection(Section):
     auto: `ping`, or `server/discover` in the modern era; ping: the same.
     """
     interval: PositiveDuration = 15 * SECOND
-    """The time from the start of a check to that of the next, a tenth less or more."""
+    """The time from the start of a check to that of the next, a tenth less or more. A failed check is
+    repeated after a third of it, until the server counts as down."""
     timeout: PositiveDuration = 5 * SECOND
     """How long an answer may take."""
     unhealthy_after: Count = 3

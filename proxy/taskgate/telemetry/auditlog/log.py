@@ -25,7 +25,7 @@ from taskgate.telemetry.auditlog.fold import MIN_PAUSE, EventFold, count_of
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.mapping import EventMapping, Mapper
 from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, AuditUnavailable, SinkSettings
-from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
+from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions, SinkTrouble
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
 from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event
 from taskgate.telemetry.request_context import RequestContext, current
@@ -118,6 +118,11 @@ class AuditLog:
     def depths(self) -> dict[tuple[str], int]:
         """How many events wait for each sink, by its name. Safe on other threads."""
         return {(sink.queue.name,): len(sink.queue.buffer) for sink in self._sinks}
+
+    def troubles(self) -> dict[str, SinkTrouble]:
+        """The sinks whose lines cannot be written, by name."""
+        found = {sink.queue.name: sink.queue.trouble for sink in self._sinks}
+        return {name: trouble for name, trouble in found.items() if trouble is not None}
 
     def sequences(self) -> dict[tuple[str], int]:
         """The number of the last line of each file sink, by its name. Safe on other threads.

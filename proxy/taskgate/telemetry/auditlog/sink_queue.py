@@ -11,6 +11,7 @@ import queue
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from logging import getLogger
 from threading import Thread
@@ -109,6 +110,14 @@ class SinkQueueOptions:
     checkpoint_seconds: float | None
 
 
+class SinkTrouble(NamedTuple):
+    """Why the lines of a sink cannot be written, since when, and how many wait."""
+
+    cause: str
+    since: datetime
+    waiting: int
+
+
 class SinkQueue:
     """The queue of one sink's events between `open` and `close`, written in batches.
 
@@ -119,6 +128,7 @@ class SinkQueue:
     - `_wake`: set to let the task work; `_closing`: set when the task has to end
     - `_changes`: functions for the writer, to be called between two batches
     - `_since_checkpoint`: the number of lines after the last checkpoint
+    - `_failure`: why and since when writing fails; None while it does not
     - `_sync_at`, `_checkpoint_at`: when these are due, by the time of the loop; None for never
     - `_alarm`: the timer that wakes the task for the earlier of them
     """
@@ -142,7 +152,7 @@ class SinkQueue:
         self._thread = SinkThread(name)
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
-        self._is_failing = False
+        self._failure: tuple[str, datetime] | None = None
         self._reopen_wanted = False
         self._changes: list[Callable[[ChainWriter], None]] = []
         self._retry_delay = _MIN_RETRY_DELAY
@@ -152,6 +162,11 @@ class SinkQueue:
         self._alarm: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def trouble(self) -> SinkTrouble | None:
+        """Why lines wait; None if none has to."""
+        return None if self._failure is None else SinkTrouble(*self._failure, len(self.buffer))
 
     async def open(self) -> None:
         """Open the sink and start writing. Raises AuditUnavailable; then nothing stays open."""
@@ -224,7 +239,7 @@ class SinkQueue:
             except Exception as error:
                 self._on_failure(error)
             else:
-                if self._is_failing:
+                if self._failure is not None:
                     self._on_success()
 
     async def _write_all(self) -> None:
@@ -246,7 +261,7 @@ class SinkQueue:
 
     async def _wait_until_due(self) -> None:
         """Wait until there is work. After a failure only time counts: new events change nothing."""
-        if self._is_failing:
+        if self._failure is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry_delay):
                     await self._closing.wait()
@@ -377,17 +392,18 @@ class SinkQueue:
 
     def _on_failure(self, error: Exception) -> None:
         """Retry after a delay, whatever the error; log the first failure only."""
-        if self._is_failing:
+        if self._failure is not None:
             self._retry_delay = min(2 * self._retry_delay, _MAX_RETRY_DELAY)
             return
-        self._is_failing, self._retry_delay = True, _MIN_RETRY_DELAY
         self.buffer.reason = "write_failed"
-        why = str(error) if isinstance(error, AuditUnavailable) else getattr(error, "strerror", None)
-        details = {"sink": self.name, "reason": why or type(error).__name__}
+        said = str(error) if isinstance(error, AuditUnavailable) else getattr(error, "strerror", None)
+        why = said or type(error).__name__
+        self._failure, self._retry_delay = (why, self._clock.now()), _MIN_RETRY_DELAY
+        details = {"sink": self.name, "reason": why}
         log.error("the audit log cannot be written; taskgate keeps retrying", extra=details, exc_info=error)
 
     def _on_success(self) -> None:
-        self._is_failing, self.buffer.reason = False, "queue_full"
+        self._failure, self.buffer.reason = None, "queue_full"
         self._wake.set()
         log.info("the audit log is written again", extra={"sink": self.name})
 

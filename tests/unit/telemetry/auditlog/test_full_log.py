@@ -174,8 +174,12 @@ async def test_what_a_full_disk_does_not_take_is_kept_and_tried_again(
         log.emit(*many(1))
         # So that it was tried more than once.
         await turns(lambda: not system.room)
+        waiting = log.depths()["file",]
+        [(sink, trouble)] = log.troubles().items()
+        assert (sink, trouble.cause, trouble.waiting) == ("file", "No space left on device", waiting)
         system.room = None
         await turns(lambda: log.sequences()["file",] == 7)
+        assert log.troubles() == {}
         assert "the audit log is written again" in caplog.messages
     assert caplog.messages.count(FAILING) == 1
     assert heard.of(AuditLinesDropped) == []
