@@ -11,8 +11,8 @@ from helpers.gateway.configuration import configuration
 from helpers.gateway.gateway import Gateway, serve
 from helpers.gateway.process import taskgate
 from helpers.host.host import Host
-from helpers.server import ScriptedServer, error, raw, redirect, status
-from helpers.server.replies import Reply
+from helpers.server import Hold, Reply, ScriptedServer, Turn, error, raw, redirect, status
+from helpers.server.sse import SseServer
 from helpers.waiting import eventually
 
 CREDENTIALS = "HTTP 401: the server refuses the gateway's credentials"
@@ -110,6 +110,31 @@ async def test_a_server_that_cannot_serve_is_down(crm: ScriptedServer, caplog: p
         assert said(caplog, "an upstream is down") == ["HTTP 503: the server cannot serve now"]
 
 
+async def test_calls_that_time_out_while_checks_are_answered_are_seen(crm: ScriptedServer) -> None:
+    checks = {"interval": "1s", "timeout": "1s", "unhealthy_after": 3, "healthy_after": 1, "method": "auto"}
+    section = {"path": "/reports/mcp", "url": crm.url, "protocol_version": "auto", "health": checks}
+    section["timeouts"] = {"call": "2s", "ceiling": "2s"}
+    async with serve(configuration({}, upstreams={"reports": section})) as gateway:
+        host = await host_of(gateway, crm)
+        crm.script["echo"] = Hold()
+        for _ in range(3):
+            await host.call("echo")
+        await gateway.upstream_is(state="refusing", cause="calls time out, checks are answered", recent_failures=3)
+
+
+async def test_a_list_of_tools_in_pages_is_no_request_of_a_host() -> None:
+    for era in ("legacy", "modern"):
+        async with ScriptedServer(era, page_size=1) as server:
+            server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("a", "b", "echo")]
+            tasks = {"upgrade": [{"tool": "*", "mode": "always", "hints": {"readOnlyHint": True}}]}
+            async with serve(before(server, tasks=tasks)) as gateway:
+                host = gateway.modern() if era == "modern" else await gateway.greeted()
+                await host.call("echo")
+                assert len(server.heard("tools/list")) == 3
+                found = await gateway.upstream()
+                assert (found["state"], found["recent_requests"]) == ("up", 1)
+
+
 async def test_the_pause_that_a_server_asks_for_goes_to_the_host(crm: ScriptedServer) -> None:
     async with serve(before(crm)) as gateway:
         host = await host_of(gateway, crm)
@@ -117,6 +142,49 @@ async def test_the_pause_that_a_server_asks_for_goes_to_the_host(crm: ScriptedSe
         answer = await host.call("echo")
         assert answer.error["data"]["retryAfterMs"] == 7000
         assert answer.error["message"].endswith("; try again in 7 s")
+
+
+def slow_down(seconds: int) -> Reply:
+    """Answer with a JSON-RPC error under 429, and ask for a pause."""
+
+    async def reply(turn: Turn) -> Any:
+        refusal = {"jsonrpc": "2.0", "id": turn.id, "error": {"code": -32000, "message": "slow down"}}
+        return await turn.respond(refusal, status=429, headers={"Retry-After": f"{seconds}"})
+
+    return reply
+
+
+async def test_the_pause_beside_an_error_under_429_goes_to_the_host_with_the_error(crm: ScriptedServer) -> None:
+    async with serve(before(crm)) as gateway:
+        host = await host_of(gateway, crm)
+        crm.script["echo"] = slow_down(7)
+        data = (await host.call("echo")).error["data"]
+        assert (data["retryAfterMs"], data["httpStatus"], data["body"]["message"]) == (7000, 429, "slow down")
+
+
+async def test_a_task_waits_for_the_pause_beside_an_error_under_429(crm: ScriptedServer) -> None:
+    async with serve(before(crm, tasks={"upgrade": [{"tool": "*", "mode": "always"}]})) as gateway:
+        host = await host_of(gateway, crm)
+        crm.script["echo"] = slow_down(20)
+        task = (await host.start("echo"))["taskId"]
+        await eventually(lambda: len(crm.heard("tools/call")) == 1)
+        del crm.script["echo"]
+        await host.until(task, "completed")
+
+
+@pytest.mark.parametrize("refuses", ["a call", "the event stream"])
+async def test_the_pause_that_a_server_of_event_streams_asks_for_goes_to_the_host(refuses: str) -> None:
+    async with SseServer(revision="2025-11-25") as server:
+        section = {"path": "/reports/mcp", "transport": "sse", "url": server.url, "protocol_version": "auto"}
+        async with serve(configuration({}, upstreams={"reports": section})) as gateway:
+            host = gateway.modern() if refuses == "the event stream" else await gateway.greeted()
+            server.refuses_for = "7"
+            if refuses == "a call":
+                server.refused_tools["echo"] = 429
+            else:
+                server.get = 429
+            answer = await host.call("echo")
+            assert answer.error["data"]["retryAfterMs"] == 7000
 
 
 async def test_a_task_waits_as_long_as_the_server_asks_for(crm: ScriptedServer) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from helpers.exchange_server import ExchangeServer
 from helpers.gateway.configuration import GatewayConfig, configuration
@@ -227,6 +228,25 @@ async def test_a_server_that_refuses_the_gateway_is_no_reason_for_a_host_to_look
     assert (len(server.heard("tools/call")), endpoint.asked) == ((2, 2) if code == 401 else (1, 1))
     failures = {"upstream": "reports", "error_type": "refused"}
     assert await gateway.count("mcp_client_operation_duration_seconds_count", **failures) == 1
+
+
+@pytest.mark.parametrize(("code", "state"), [("invalid_target", "up"), ("unauthorized_client", "refusing")])
+async def test_what_an_endpoint_refuses_one_caller_says_nothing_of_the_server(
+    gateway: Gateway, endpoint: ExchangeServer, issuer: TokenIssuer, code: str, state: str
+) -> None:
+    alice = gateway.host(token=known(gateway, endpoint, issuer))
+    await alice.initialize()
+    await alice.call("echo")
+
+    async def refuse(_: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response({"error": code}, status=400)
+
+    endpoint.instead = refuse
+    for number in range(3):
+        host = gateway.modern(token=known(gateway, endpoint, issuer, f"mallory-{number}"))
+        assert "could not get credentials" in (await host.call("echo")).error["message"]
+        await asyncio.sleep(1)
+    assert (await gateway.upstream())["state"] == state
 
 
 @covers("A-AUTH-14")

@@ -431,13 +431,16 @@ class LeaseLost:
 class UpstreamAnswered(NamedTuple):
     """A server answered a request of the gateway, or failed to.
 
-    `error` is as in `RequestContext`, or the reason of the failure.
+    `error` is as in `RequestContext`, or the reason of the failure. `is_own`: no host made the request, such as
+    that for a page of the server's tools. `is_replaced`: a reload has put another server in the place of this one.
     """
 
     mount: str
     method: str
     seconds: float
     error: str | None
+    is_own: bool = False
+    is_replaced: bool = False
 
 
 class UpstreamRequestFailed(NamedTuple):

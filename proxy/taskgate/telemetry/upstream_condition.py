@@ -1,12 +1,12 @@
 """The state of one upstream, for operators: `UpstreamCondition`, from the latest calls and health checks.
 
-Three refusals in a row make it refusing, of calls of tools, of other requests, or of checks. Those of
-checks count where checks were answered before, or no call has ever succeeded: a server may know the
-callers and not the gateway. It is down if its checks or its circuit say so, or if the latest request
-found no connection. Three answers in a row of a proxy without its server mean the same. A failure that
-tells nothing of the server counts for nothing. What requests show is forgotten after REMEMBERED. All
-times are seconds of a monotonic clock. A state decides nothing: that is for the circuit breaker and the
-checks.
+Three refusals in a row make it refusing, of calls of tools, of other requests, or of checks. A call
+without an answer in time counts as a refusal. Those of checks count where checks were answered before,
+or no call has ever succeeded: a server may know the callers and not the gateway. It is down if its
+checks or its circuit say so, or if the latest request found no connection. Three answers in a row of a
+proxy without its server mean the same. A failure that tells nothing of the server counts for nothing.
+What requests show is forgotten after REMEMBERED. All times are seconds of a monotonic clock. A state
+decides nothing: that is for the circuit breaker and the checks.
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +27,9 @@ _OF_PROXIES: Final = frozenset({"HTTP 502", "HTTP 503", "HTTP 504"})
 """The causes by which a proxy says that its server is down."""
 _OF_REQUESTS: Final = frozenset({"HTTP 400", "HTTP 404", "HTTP 405", "HTTP 410", "HTTP 422"})
 """The causes that may be about one call of a tool, and so count for other requests alone."""
+_UNANSWERED: Final = "calls time out"
+_UNANSWERED_BUT_CHECKS: Final = "calls time out, checks are answered"
+"""The causes of calls without an answer in time."""
 _WITHOUT_ANSWER: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value, UpstreamReason.CALL_LOST.value}
 )
@@ -135,6 +138,8 @@ class UpstreamCondition:
             self._unreached_at = at
         if reason not in _WITHOUT_ANSWER:
             self._unreached = None
+        if reason == UpstreamReason.TIMEOUT.value and is_call:
+            self._calls.add(_UNANSWERED_BUT_CHECKS if self._has_passed else _UNANSWERED, at)
         if reason not in REFUSALS or cause == UpstreamReason.REFUSED.value:
             return
         if not is_call:

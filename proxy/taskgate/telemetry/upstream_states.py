@@ -117,12 +117,13 @@ class UpstreamStates:
         self._tell(event.mount, known)
 
     def _answered(self, event: events.UpstreamAnswered) -> None:
-        mount, method, seconds, error = event
+        mount, method, seconds, error, is_own, is_replaced = event
         # Handshakes succeed with a server that refuses all else, and polls of its tasks are not of hosts.
-        if error in _FAILURES or method in UNJUDGED_METHODS or method.startswith(_OF_TASKS):
+        if is_replaced or error in _FAILURES or method in UNJUDGED_METHODS or method.startswith(_OF_TASKS):
             return
         known, at, is_call = self._of(mount), self._event_ring.elapsed, method == TOOLS_CALL
-        known.history.requests.add(at)
+        if not is_own:
+            known.history.requests.add(at)
         if is_call:
             known.history.durations.add(at, seconds)
             self.durations.add(at, seconds)

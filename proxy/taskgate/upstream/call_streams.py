@@ -25,6 +25,7 @@ from taskgate.protocol.jsonrpc import usual_progress
 from taskgate.protocol.messages import Response
 from taskgate.system.offload import offload
 from taskgate.system.redaction import without
+from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Messages
 from taskgate.upstream.calls import RunningCall
 from taskgate.upstream.duplex.peek import parts_of, seems_to_answer
@@ -130,7 +131,8 @@ async def read_refusal(
     """Return the response that an answer with an HTTP error status has, None without one, and the body for hosts.
 
     `read` returns the response that a message is, or None for another message; it raises UpstreamFailed for no
-    message. Only such a body is for hosts, without what is `hidden` (docs/decisions/0132).
+    message. Only such a body is for hosts, without what is `hidden` (docs/decisions/0132). If the server asks for
+    a pause, its error is such a body: the request is to be sent again.
     """
     with suppress(UpstreamFailed, TimeoutError):
         async with asyncio.timeout(_REFUSAL):
@@ -139,8 +141,11 @@ async def read_refusal(
                     response = await read(message)
                 except UpstreamFailed:
                     return None, None if incoming.streams else _explanation(message, hidden)
-                if response is not None:
-                    return response, None
+                if response is None:
+                    continue
+                if response.error is not None and failures.is_for_now(incoming.status, incoming.retry_after):
+                    return None, _explanation(dump(failures.said_in(response)).encode(), hidden)
+                return response, None
     return None, None
 
 

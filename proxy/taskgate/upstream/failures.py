@@ -118,6 +118,10 @@ class SubjectRefused(StaleToken):
         super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
 
 
+class CallerRefused(NoCredentials):
+    """The token endpoint refused a token for this caller; it says nothing about those of others."""
+
+
 class ClientRefused(NoCredentials):
     """The token endpoint refused the gateway itself: its secret may have been replaced."""
 
@@ -365,6 +369,11 @@ def is_down(failure: UpstreamFailed) -> bool:
     if isinstance(failure, Ours):
         return False
     return isinstance(failure, Down | Unserved) or failure.reason in _OF_SERVERS_DOWN
+
+
+def is_for_now(status: int, retry_after: timedelta | None) -> bool:
+    """Whether a server refuses a request for now, whatever the body, and says for how long."""
+    return retry_after is not None and http_cause(status) == _FOR_NOW
 
 
 def may_be_awaited(failure: UpstreamFailed) -> bool:

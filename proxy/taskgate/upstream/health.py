@@ -36,7 +36,7 @@ _NO_ANSWER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEO
 GATEWAY: Final = Principal(context="gateway")
 """The principal of health checks."""
 QUIET: Final = UpstreamObserver(
-    answered=lambda method, seconds, error: None,
+    answered=lambda method, seconds, error, is_own: None,
     session_lost=lambda: None,
     stream_opened=lambda kind: None,
     stream_ended=lambda kind: None,

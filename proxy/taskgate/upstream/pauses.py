@@ -34,18 +34,16 @@ def share(stream: str, turn: int) -> float:
     return 0.5 + int.from_bytes(digest) / 2**33
 
 
-def asked_pause(written: str, now: datetime | None) -> timedelta | None:
+def asked_pause(written: str, now: datetime) -> timedelta | None:
     """Return the pause that a value of `Retry-After` asks for, a day at most; None for an invalid one.
 
-    A time of day is compared with `now`; without that it is none.
+    A time of day is compared with `now`.
     """
     if _SECONDS(written):
         return min(timedelta(seconds=int(written[:9])), _LONGEST_ASKED)
     try:
         moment = parsedate_to_datetime(written)
     except (ValueError, OverflowError):
-        return None
-    if now is None:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return min(max(moment - now, timedelta()), _LONGEST_ASKED)

@@ -225,7 +225,9 @@ class ServerSession:
     def _report(self, method: str, failure: UpstreamFailed) -> None:
         """Report the failure of a request that is not tried again."""
         reason = failure.reason
-        if isinstance(failure, failures.NoCredentials):
+        if isinstance(failure, failures.CallerRefused | failures.StaleToken):
+            reason = _INTERNAL
+        elif isinstance(failure, failures.NoCredentials):
             # It is not the server that failed. Without a cause, the caller has no token, or the gateway ends.
             reason = _INTERNAL if failure.cause == failure.reason else _REFUSAL
         self._upstream_context.observer.failed(method, reason, failure.cause, False)

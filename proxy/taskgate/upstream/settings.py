@@ -296,8 +296,8 @@ class UpstreamSettings:
 class UpstreamObserver:
     """Callbacks for the events of one upstream. None of them may raise or wait.
 
-    - `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a
-      result.
+    - `answered`: method, seconds, the JSON-RPC code or the reason of the failure, None for a result, and
+      whether the gateway made the request for itself.
     - `failed`: method, reason and cause of a failed request of a host, as in UpstreamFailed, after all attempts;
       and whether an error was its answer, under an HTTP status that is about the caller or the server.
     - `session_lost`: the server ended a session.
@@ -319,7 +319,7 @@ class UpstreamObserver:
     - `programs`: how many programs run now.
     """
 
-    answered: Callable[[str, float, str | None], None]
+    answered: Callable[[str, float, str | None, bool], None]
     session_lost: Callable[[], None]
     stream_opened: Callable[[str], None]
     stream_ended: Callable[[str], None]

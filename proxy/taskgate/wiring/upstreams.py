@@ -439,7 +439,9 @@ def _observer(name: str, report: UpstreamReport, event_sink: EventSink) -> Upstr
 
     return UpstreamObserver(
         begun=lambda: event_sink.emit(UpstreamAdded(name)),
-        answered=lambda method, seconds, error: event_sink.emit(UpstreamAnswered(name, method, seconds, error)),
+        answered=lambda method, seconds, error, is_own: event_sink.emit(
+            UpstreamAnswered(name, method, seconds, error, is_own, report.replaced)
+        ),
         session_lost=lambda: event_sink.emit(SessionLost(name)),
         stream_opened=lambda kind: event_sink.emit(StreamOpened("upstream", kind)),
         stream_ended=lambda kind: event_sink.emit(StreamEnded("upstream", kind)),

@@ -18,7 +18,7 @@ from helpers.server.script import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest
+from taskgate.upstream.duplex.base import ChannelListener, ChannelRefusal, ChannelRequest
 
 
 class ScriptedChannel(Channel):
@@ -52,7 +52,7 @@ class ScriptedChannel(Channel):
         self.ears = ears
         self._let_hear()
 
-    async def send(self, outgoing: Outgoing) -> int | None:
+    async def send(self, outgoing: Outgoing) -> ChannelRefusal | None:
         if self.is_lost or self._ending is not None:
             raise UpstreamFailed(UpstreamReason.CLOSED, "The line is gone", dispatched=False)
         if outgoing.call is not None:
@@ -70,7 +70,7 @@ class ScriptedChannel(Channel):
                 raise
         if isinstance(self.status, UpstreamFailed):
             raise self.status
-        return None if self.status == 202 else self.status
+        return None if self.status == 202 else ChannelRefusal(self.status)
 
     def pause(self) -> None:
         assert not self.is_paused

@@ -65,6 +65,8 @@ class SseServer(ChannelScript):
         """Sessions that it knows no more, though their streams are open, and the status of POSTs in them."""
         self.refused_tools: dict[str, int] = {}
         """Tools whose calls it refuses with a status."""
+        self.refuses_for: str | None = None
+        """The `Retry-After` of its refusals."""
         self.content_type = "text/event-stream"
         self.ends_early = False
         self.takes_late = False
@@ -138,7 +140,7 @@ class SseServer(ChannelScript):
 
     async def _open(self, request: web.BaseRequest) -> web.StreamResponse:
         if self.get is not None:
-            return web.Response(status=self.get, text="no")
+            return web.Response(status=self.get, text="no", headers=self._pause())
         response = web.StreamResponse(headers={"Content-Type": self.content_type, "Cache-Control": "no-store"})
         await response.prepare(request)
         await response.write(self.before)
@@ -166,7 +168,9 @@ class SseServer(ChannelScript):
         refusal = self.forgotten.get(stream.session if stream else "") or self.refused_tools.get(tool)
         if stream is None or stream.over.is_set() or self.post >= 300 or refusal:
             return web.Response(
-                status=refusal or (404 if self.post < 300 else self.post), text="Could not find session"
+                status=refusal or (404 if self.post < 300 else self.post),
+                text="Could not find session",
+                headers=self._pause(),
             )
         stream.heard.append(message)
         self.receive(stream, message)
@@ -176,6 +180,9 @@ class SseServer(ChannelScript):
                 async with bounded():
                     await self._answered[message["id"]].wait()
         return web.Response(status=self.post, text="Accepted" if self.post == 202 else "")
+
+    def _pause(self) -> dict[str, str]:
+        return {} if self.refuses_for is None else {"Retry-After": self.refuses_for}
 
     def take_now(self) -> None:
         """Say of all that is posted that it is taken."""

@@ -50,7 +50,6 @@ def test_answers_that_are_no_mcp_are_refusals(known: UpstreamCondition, reason: 
 @pytest.mark.parametrize(
     ("reason", "cause"),
     [
-        ("timeout", "timeout"),
         ("closed", "closed"),
         ("too_large", "too_large"),
         ("session_lost", "HTTP 404"),
@@ -67,6 +66,31 @@ def test_a_failure_that_shows_nothing_of_the_server_changes_nothing(
     for second in range(5):
         known.failed(reason, cause, second, is_call=CALL)
     assert known.state is UP
+
+
+def test_three_calls_in_a_row_without_an_answer_in_time_make_it_refusing(known: UpstreamCondition) -> None:
+    for second in (10, 20):
+        known.failed("timeout", "timeout", second, is_call=CALL)
+    assert known.state is UP
+    known.failed("timeout", "timeout", 30, is_call=CALL)
+    assert (known.state, known.trouble) == (REFUSING, Trouble("calls time out", 10))
+    known.checked(True, True, None, 31)
+    known.failed("timeout", "timeout", 40, is_call=CALL)
+    assert (known.state, known.trouble) == (REFUSING, Trouble("calls time out, checks are answered", 10))
+    known.succeeded(is_call=CALL)
+    assert known.state is UP
+
+
+def test_lists_without_an_answer_in_time_and_calls_of_a_server_whose_checks_fail_say_nothing_new(
+    known: UpstreamCondition,
+) -> None:
+    for second in range(5):
+        known.failed("timeout", "timeout", second, is_call=LIST)
+    assert known.state is UP
+    known.checked(False, False, "timeout", 10)
+    for second in range(11, 14):
+        known.failed("timeout", "timeout", second, is_call=CALL)
+    assert (known.state, known.trouble) == (DOWN, Trouble("timeout", 10))
 
 
 def test_a_list_that_is_not_found_is_a_refusal(known: UpstreamCondition) -> None:

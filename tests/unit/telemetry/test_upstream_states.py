@@ -65,6 +65,16 @@ def test_a_change_is_told_once_with_the_cause_in_words_and_since_when(desk: Desk
     ]
 
 
+def test_what_a_replaced_server_serves_says_nothing_of_its_successor(desk: Desk) -> None:
+    desk.emit(*[REFUSED] * 3, SERVED._replace(is_replaced=True))
+    assert (desk.view().state, desk.view().requests) == (UpstreamState.REFUSING, 3)
+
+
+def test_requests_that_no_host_made_are_not_counted(desk: Desk) -> None:
+    desk.emit(*[UpstreamAnswered("crm", "tools/list", 0.1, None, is_own=True)] * 3, SERVED)
+    assert (desk.view().state, desk.view().requests) == (UpstreamState.UP, 1)
+
+
 def test_a_view_has_what_waits_to_be_read(desk: Desk) -> None:
     desk.emit(SERVED, REFUSED, REFUSED, REFUSED)
     assert desk.view() == UpstreamView(UpstreamState.REFUSING, CAUSE, EPOCH + timedelta(seconds=2), 4, 3)

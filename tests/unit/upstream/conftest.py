@@ -73,7 +73,7 @@ class Heard:
             self.causes += () if cause is None else (cause,)
 
         return UpstreamObserver(
-            answered=lambda method, seconds, error: self.answered.append((method, error)),
+            answered=lambda method, seconds, error, is_own: self.answered.append((method, error)),
             session_lost=lose,
             stream_opened=lambda kind: self.streams.append(f"{kind} opened"),
             stream_ended=lambda kind: self.streams.append(f"{kind} ended"),

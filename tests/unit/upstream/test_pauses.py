@@ -39,7 +39,3 @@ def test_the_same_stream_takes_the_same_pauses() -> None:
 )
 def test_a_pause_is_seconds_or_a_time_of_day_and_a_day_at_most(written: str, seconds: int | None) -> None:
     assert asked_pause(written, NOW) == (None if seconds is None else timedelta(seconds=seconds))
-
-
-def test_a_time_of_day_is_no_pause_where_the_present_one_is_not_known() -> None:
-    assert asked_pause("Tue, 01 Dec 2026 10:00:30 GMT", None) is None

@@ -25,6 +25,7 @@ from taskgate.telemetry.events import (
     CircuitChanged,
     ConcurrencyChanged,
     HealthChecked,
+    UpstreamAnswered,
     UpstreamRequestFailed,
     UpstreamRetried,
 )
@@ -197,12 +198,14 @@ async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_i
         made.observer.failed("tools/call", "refused", "HTTP 401", False)
         made.observer.health(False, False, "HTTP 502")
         made.observer.retried("connect")
+        made.observer.answered("tools/call", 0.5, None, False)
     states = [
         CircuitChanged("a", "open", "timeout"),
         UpstreamRequestFailed("a", "tools/call", "refused", "HTTP 401"),
         HealthChecked("a", False, False, "HTTP 502"),
     ]
-    assert yard.emitted.all == [UpstreamRetried("a", "connect"), *states, UpstreamRetried("a", "connect")]
+    answered, retried = UpstreamAnswered("a", "tools/call", 0.5, None), UpstreamRetried("a", "connect")
+    assert yard.emitted.all == [retried, answered._replace(is_replaced=True), *states, retried, answered]
     await session.close()
 
 

@@ -107,7 +107,7 @@ def upstream_recorders(registry: Registry, ring: EventRing) -> Recorders:
     denied = registry.counter(EXTENSIONS_DENIED)
 
     def upstream_answered(event: events.UpstreamAnswered) -> None:
-        mount, method, seconds, error = event
+        mount, method, seconds, error, _, _ = event
         here = request_context.current()
         span = None if here is None else here.span
         exemplar = None if span is None else exemplars.of(span, seconds, ring.now)

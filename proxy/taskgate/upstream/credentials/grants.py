@@ -95,6 +95,8 @@ _OF_SUBJECTS: Final = {
     "consent_required": _INTERACT,
 }
 INVALID_CLIENT: Final = "invalid_client"
+_OF_CALLERS: Final = _CODES - {INVALID_CLIENT, "unauthorized_client", "unsupported_grant_type"}
+"""Error codes of a token exchange that may be about its caller; the others are about the gateway."""
 
 log = getLogger("taskgate.credentials")
 
@@ -255,6 +257,8 @@ def _failure_of(refused: _Refused, subject_token: str | None) -> UpstreamFailed:
         return failures.ClientRefused(refused.reason, word=refused.word)
     if subject_token is not None and refused.code in _OF_SUBJECTS:
         return failures.SubjectRefused(failures.no_credentials(refused.reason, _OF_SUBJECTS[refused.code]))
+    if subject_token is not None and refused.code in _OF_CALLERS:
+        return failures.CallerRefused(refused.reason, word=refused.word)
     return failures.no_credentials(refused.reason, retry_after=pause, word=refused.word)
 
 

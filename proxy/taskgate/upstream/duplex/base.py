@@ -6,18 +6,27 @@ channels from a provider and gives each back after use. A channel is open until
 `ChannelListener.on_closed` is called. In this folder a variable `channel` is a message channel.
 """
 
+from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
 
 
+class ChannelRefusal(NamedTuple):
+    """The HTTP status by which an SSE server refused a message or its event stream, and the pause that it
+    asks for."""
+
+    status: int
+    retry_after: timedelta | None = None
+
+
 class ChannelUnavailable(Exception):
     """The server answered the request for a channel with an HTTP error status."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"HTTP status {status}")
-        self.status = status
+    def __init__(self, refusal: ChannelRefusal) -> None:
+        super().__init__(f"HTTP status {refusal.status}")
+        self.refusal = refusal
 
 
 class ChannelRequest(NamedTuple):
@@ -93,9 +102,8 @@ class MessageChannel(Protocol):
         are not lost."""
         ...
 
-    async def send(self, outgoing: Outgoing) -> int | None:
-        """Send the message `outgoing.body`. Returns None, or the HTTP status by which an SSE server
-        refused it.
+    async def send(self, outgoing: Outgoing) -> ChannelRefusal | None:
+        """Send the message `outgoing.body`. Returns None, or how an SSE server refused it.
 
         `outgoing.call` is marked as sent before the first byte may be sent, with no wait between.
         The body may contain newlines between its tokens, but not within a string. Messages go out

@@ -237,7 +237,7 @@ class Dispatcher:
                 return
             await self.ask(outgoing, request, until)
             if request.status != OK:
-                handshake.fail(failures.refused(request.status))
+                handshake.fail(failures.refused(request.status, retry_after=request.retry_after))
         except UpstreamFailed as failure:
             # The timeout of one caller says nothing about the others. Any other failure is of the
             # message, and so of all who wait for its answer.
@@ -259,9 +259,11 @@ class Dispatcher:
         answers. Raises UpstreamFailed if it could not be sent.
         """
         refusal = await self.channel.send(outgoing)
-        if refusal in failures.CHANNEL_REFUSALS:
+        if refusal is None:
+            return Receipt(ACCEPTED)
+        if refusal.status in failures.CHANNEL_REFUSALS:
             self.channel.drop()
-        return Receipt(ACCEPTED if refusal is None else refusal)
+        return Receipt(*refusal)
 
     def send_in_background(self, message: str, like: Outgoing) -> None:
         """Send a message that gets no answer in the background; failures are ignored.

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol, Self
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.duplex.base import MessageChannel
+from taskgate.upstream.duplex.base import ChannelRefusal, MessageChannel
 
 OK: Final = 200
 ACCEPTED: Final = 202
@@ -64,10 +64,11 @@ class UnreadBytes:
 
 
 class Receipt(NamedTuple):
-    """The HTTP status of a message or an event stream at an SSE server; `ACCEPTED` on other
-    channels."""
+    """The HTTP status of a message or an event stream at an SSE server, and the pause that it asks for;
+    `ACCEPTED` on other channels."""
 
     status: int
+    retry_after: timedelta | None = None
 
     def release(self, *, answered: bool = False) -> None:
         """Do nothing: there is no more to read."""
@@ -78,8 +79,9 @@ class PendingRequest:
     nothing.
 
     `owner` is its observer. `idle` is the allowed silence within it. `status` is 200, or the HTTP
-    status by which an SSE server refused the request. `streams`: messages came before the answer,
-    or none has arrived. It is the `Incoming` of a modern request.
+    status by which an SSE server refused the request, and `retry_after` the pause that it asks for.
+    `streams`: messages came before the answer, or none has arrived. It is the `Incoming` of a modern
+    request.
     """
 
     __slots__ = (
@@ -94,6 +96,7 @@ class PendingRequest:
         "is_answered",
         "is_over",
         "owner",
+        "retry_after",
         "status",
         "streams",
         "was_sent",
@@ -109,6 +112,7 @@ class PendingRequest:
     def __init__(self, id: RequestId, owner: RequestOwner, unread: UnreadBytes, idle: timedelta | None) -> None:
         self.id = id
         self.status = OK
+        self.retry_after: timedelta | None = None
         self.streams = True
         self.about: str | None = None
         """The server's id of the task whose result was requested."""
@@ -154,15 +158,15 @@ class PendingRequest:
             self._failure = failure
             self._wake()
 
-    def refuse(self, status: int) -> None:
-        """End it with the HTTP status by which the server did not accept the request."""
+    def refuse(self, refusal: ChannelRefusal) -> None:
+        """End it: the server did not accept the request."""
         if self._has_begun:
             # The reader already has another status.
-            self.fail(failures.refused(status))
+            self.fail(failures.refused(refusal.status, retry_after=refusal.retry_after))
         elif not self.is_answered and self._failure is None:
             self.is_answered = True
             self.streams = False
-            self.status = status
+            self.status, self.retry_after = refusal
             self._wake()
 
     # --- calls of its reader ------------------------------------------------------------------------------------------

@@ -122,9 +122,9 @@ class ChannelTransport:
             session = ChannelSession(shared.dispatcher, context, self._end)
             shared.sessions[session] = None
             request = await session.begin(outgoing, asks.id, until)
-        except ChannelUnavailable as refusal:
+        except ChannelUnavailable as unavailable:
             health.initialized(is_welcome=False)
-            return Receipt(refusal.status)
+            return Receipt(*unavailable.refusal)
         except UpstreamFailed as failure:
             health.initialize_failed(failure)
             raise

@@ -145,7 +145,7 @@ class ChannelExchanges:
     async def read(self, call: RunningCall, request: PendingRequest | Receipt) -> Response:
         """Return the response that an answer has. Raises UpstreamFailed."""
         if isinstance(request, Receipt) or request.status != OK:
-            raise self._refusal(request.status)
+            raise self._refusal(request.status, request.retry_after)
         upstream_context = self._upstream_context
         if request.streams:
             response = await read_part(upstream_context.observer, self._hear, call, request)
@@ -197,11 +197,11 @@ class ChannelExchanges:
     def _opened(self, session: ChannelSession) -> None:
         self._session = session
 
-    def _refusal(self, status: int) -> UpstreamFailed:
+    def _refusal(self, status: int, pause: timedelta | None) -> UpstreamFailed:
         """Return what it means that an SSE server refused a message with this HTTP status."""
         has_credentials = self._upstream_context.settings.has_credentials
         if not self._is_open and failures.tells_nothing(status):
-            return failures.refused(status, has_credentials=has_credentials)
+            return failures.refused(status, has_credentials=has_credentials, retry_after=pause)
         if status in failures.CHANNEL_REFUSALS and self._session is not None:
             return failures.SessionDoubted(failures.refused(status, has_credentials=has_credentials))
-        return failures.unwelcome(status, has_credentials=has_credentials)
+        return failures.unwelcome(status, has_credentials=has_credentials, retry_after=pause)

@@ -380,7 +380,7 @@ class ConnectionOpener:
             await conversation.begin(server)
         except UpstreamFailed as failure:
             handshake.failed(failure)
-            upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason)
+            upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, failure.reason, False)
             await conversation.end()
             if isinstance(failure, failures.Unwelcome):
                 self._unwelcome()
@@ -388,7 +388,7 @@ class ConnectionOpener:
         except asyncio.CancelledError:
             await conversation.end()
             raise
-        upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, None)
+        upstream_context.observer.answered(INITIALIZE, self._clock.elapsed() - began, None, False)
         self._met(server)
         connection = SessionConnection(upstream_context, conversation, await self._listen(conversation))
         connection.ask_again(self._lasting)

@@ -176,7 +176,8 @@ class CallResumption:
             error = failure.reason
             raise
         finally:
-            self._upstream_context.observer.answered(call.method, asyncio.get_running_loop().time() - began, error)
+            seconds = asyncio.get_running_loop().time() - began
+            self._upstream_context.observer.answered(call.method, seconds, error, False)
         if self._upstream_context.dialect.url_questions(response, connection.conversation.host):
             # It is unknown whether the call was sent again after its host had visited the URL.
             raise failures.Gone

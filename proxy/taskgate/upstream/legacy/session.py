@@ -276,7 +276,7 @@ class LegacySession:
                 raise failures.settled(failure, is_lost=is_again and end is not SessionLoss.NONE) from None
             response = None
         finally:
-            upstream_context.observer.answered(call.method, clock.elapsed() - began, error)
+            upstream_context.observer.answered(call.method, clock.elapsed() - began, error, listener is None)
         if response is None:
             # The server had ended the session before, and the request did not run.
             spent += asyncio.get_running_loop().time() - pending.began_at

@@ -87,7 +87,7 @@ class ModernExchanges:
             finally:
                 running.count -= 1
                 self._calls.discard(call)
-                self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
+                self._upstream_context.observer.answered(method, clock.elapsed() - began, error, call.listener is None)
         except failures.Unwelcome:
             # The request is over, and was reported. It fails, whatever is found out now.
             if unwelcome is not None:

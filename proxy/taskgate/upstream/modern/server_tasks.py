@@ -118,7 +118,7 @@ class ServerTaskRequests:
             error = failure.reason
             raise
         finally:
-            self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
+            self._upstream_context.observer.answered(method, clock.elapsed() - began, error, False)
         return response
 
 

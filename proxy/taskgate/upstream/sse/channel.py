@@ -26,7 +26,13 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
-from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, ChannelUnavailable, MessageChannel
+from taskgate.upstream.duplex.base import (
+    ChannelListener,
+    ChannelRefusal,
+    ChannelRequest,
+    ChannelUnavailable,
+    MessageChannel,
+)
 from taskgate.upstream.failures import Ours
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.connection import Target
@@ -135,15 +141,15 @@ class SseChannel:
             self._notify_soon(self._failure)
         self._going.set()
 
-    async def send(self, outgoing: Outgoing) -> int | None:
-        """POST a message, and wait until the server has accepted it, or refused it with a status."""
+    async def send(self, outgoing: Outgoing) -> ChannelRefusal | None:
+        """POST a message, and wait until the server has accepted or refused it."""
         target = self._target.result() if self._target.done() else None
         if self._failure is not None or target is None or isinstance(target, UpstreamFailed):
             raise ended(dispatched=False)
         incoming = await self._origin.send(outgoing, target)
         # The body is ignored: the answer comes on the stream.
         incoming.release(answered=True)
-        return None if 200 <= incoming.status < 300 else incoming.status
+        return None if 200 <= incoming.status < 300 else ChannelRefusal(incoming.status, incoming.retry_after)
 
     def pause(self) -> None:
         self._going.clear()
@@ -273,7 +279,7 @@ class SseChannelProvider:
         stream = await self._opened(wanted.outgoing)
         if not 200 <= stream.status < 300:
             stream.release()
-            raise ChannelUnavailable(stream.status)
+            raise ChannelUnavailable(ChannelRefusal(stream.status, stream.retry_after))
         if not stream.streams:
             stream.release()
             raise no_stream()

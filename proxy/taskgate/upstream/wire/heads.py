@@ -9,7 +9,7 @@ it, with one Content-Length of plain digits, or with none. `AnswerHead` is what 
 import asyncio
 import re
 from collections.abc import Mapping
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -18,6 +18,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.helpers import parse_content_type
 from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
 
+from taskgate.clock import SystemClock
 from taskgate.content_codings import CodingRefused, coding_of
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream.pauses import asked_pause
@@ -47,6 +48,7 @@ class AnswerHead:
     for the next answer with the same head.
 
     - `status`, `session`, `streams`, `retry_after`: as in `Incoming`. `location`: where a redirect leads.
+    - `is_of_now`: `retry_after` counts from now, so it does not hold for another answer.
     - `closes`: the connection carries no other request.
     - `has_length`: the length is that of a Content-Length.
     - `has_valid_type`: the Content-Type, if any, is valid.
@@ -60,6 +62,7 @@ class AnswerHead:
         "coding",
         "has_length",
         "has_valid_type",
+        "is_of_now",
         "length",
         "location",
         "retry_after",
@@ -76,7 +79,12 @@ class AnswerHead:
         self.session: Final = headers.get(SESSION_HEADER)
         self.location: Final = headers.get(hdrs.LOCATION)
         self.length, self.has_length = _length_of(message)
-        self.retry_after: Final = _pause(headers) if hdrs.RETRY_AFTER in headers else None
+        self.retry_after: timedelta | None = None
+        self.is_of_now = False
+        if hdrs.RETRY_AFTER in headers:
+            date = _date_of(headers)
+            self.is_of_now = date is None
+            self.retry_after = asked_pause(headers[hdrs.RETRY_AFTER], date or SystemClock.wall())
         self.has_valid_type = True
         media_type, written = None, headers.get(hdrs.CONTENT_TYPE)
         try:
@@ -104,13 +112,13 @@ class AnswerHead:
         return 100 <= self.status < 200 and self.status != SWITCHED
 
 
-def _pause(headers: Mapping[str, str]) -> timedelta | None:
-    """Return the pause that the server asks for; a time of day is read by its own clock, in `Date`."""
+def _date_of(headers: Mapping[str, str]) -> datetime | None:
+    """Return the time of day by the clock of the server, None if the answer does not have it."""
     try:
         date = parsedate_to_datetime(headers.get(hdrs.DATE, ""))
     except (ValueError, OverflowError):
-        return asked_pause(headers[hdrs.RETRY_AFTER], None)
-    return asked_pause(headers[hdrs.RETRY_AFTER], date if date.tzinfo else date.replace(tzinfo=UTC))
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def _as_cause(media_type: str | None) -> str:
@@ -178,7 +186,7 @@ class AnswerHeads:
 
 def remember(known: dict[bytes, AnswerHead], key: bytes, head: AnswerHead) -> None:
     """Store a head that is not too long, in place of the oldest one if there are enough."""
-    if len(key) > LONGEST:
+    if len(key) > LONGEST or head.is_of_now:
         return
     if len(known) >= REMEMBERED:
         del known[next(iter(known))]

@@ -1,6 +1,7 @@
 """The transport over lines by itself: refusals of servers, and bounds."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -9,7 +10,7 @@ from helpers.server import error, note, progress_note
 from helpers.server.in_process import ScriptedChannels
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.upstream.duplex.base import ChannelUnavailable
+from taskgate.upstream.duplex.base import ChannelRefusal, ChannelUnavailable
 from taskgate.upstream.duplex.pending import Receipt
 from taskgate.upstream.duplex.session import ChannelSession
 from taskgate.upstream.duplex.transport import ChannelTransport
@@ -146,9 +147,9 @@ async def test_a_refusal_of_the_handshake_gives_no_session(
 async def test_a_line_that_is_refused_with_a_status_is_answered_with_it(
     transport: ChannelTransport, program: ScriptedChannels
 ) -> None:
-    program.refuses = ChannelUnavailable(401)
+    program.refuses = ChannelUnavailable(ChannelRefusal(401, timedelta(seconds=7)))
     sessions: list[ChannelSession] = []
-    assert await transport.open(post(HELLO), sessions.append) == Receipt(401)
+    assert await transport.open(post(HELLO), sessions.append) == Receipt(401, timedelta(seconds=7))
     assert not sessions
 
 

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from itertools import pairwise
 from random import Random
 from typing import cast
@@ -317,6 +319,21 @@ async def test_what_follows_an_answer_is_never_the_answer_to_the_next_request(
     assert exchange.read([answer + more] if at_once else [answer, more]) == (200, b"{}", True)
     exchange.connection.release()
     assert (exchange.pool.kept, exchange.pool.dropped) == (0, 1)
+
+
+async def test_a_time_of_day_until_which_to_wait_counts_from_now_if_the_answer_has_no_date() -> None:
+    heads = AnswerHeads(asyncio.get_running_loop(), LARGEST_HEAD)
+    until = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True).encode()
+    busy = b"HTTP/1.1 429 Busy\r\nRetry-After: " + until + b"\r\nContent-Length: 0\r\n\r\n"
+    exchange = Exchange(heads)
+    pauses = []
+    for _ in range(2):
+        waiting = exchange.connection.ask(b"", None, None)
+        exchange.connection.data_received(busy)
+        pauses.append(waiting.result().retry_after)
+    assert all(timedelta(seconds=50) < pause <= timedelta(seconds=60) for pause in pauses)
+    # It differs with each answer.
+    assert (heads.counted, pauses[0] == pauses[1]) == ({}, False)
 
 
 async def test_an_answer_with_nonsense_behind_it_is_broken_if_both_come_at_once() -> None:
