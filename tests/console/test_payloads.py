@@ -11,6 +11,7 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, expect
 
+from console.standins import EventStream
 from console.visitor import NARROW, WIDE, Visitor
 from helpers.gateway.configuration import GatewayConfig, configuration
 from helpers.gateway.gateway import Gateway, serve
@@ -114,6 +115,8 @@ async def test_without_admin_payloads_nobody_sees_a_button_and_a_look_is_refused
     gateway: Gateway, visitor: Visitor
 ) -> None:
     await (await gateway.greeted()).start("echo")
+    # Without a stream that opens, the page does not read the task again, and the button stays.
+    await EventStream.of(visitor.page)
     shown = await opened(visitor)
     assert (await act(gateway, "/api/v1/reload"))[0] == 200
     await shown.get_by_role("button", name="Show payload").click()
