@@ -5,17 +5,29 @@ It says what it does step by step, and ends with 1 as soon as something is not a
 
 import argparse
 import asyncio
+import logging
 import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable
 
+from anyio import BrokenResourceError, ClosedResourceError
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, GetTaskResult, TextContent, Tool
 
 # The SDK announces that its task client will move elsewhere in its next major version; this release has it here.
 warnings.filterwarnings("ignore", message="The experimental tasks API is deprecated", category=DeprecationWarning)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of the SDK's log is about more than an event that came while the session was being closed."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, BrokenResourceError | ClosedResourceError)
+
+
+# The SDK logs such an event with a traceback.
+logging.getLogger("mcp.client.streamable_http").addFilter(is_news)
 
 PATIENCE = 90.0  # seconds for everything
 CANCELLED_CODE = -32800

@@ -84,6 +84,7 @@ OBSERVE_LINES = (
     '    ALERTS{alertstate="firing"}\n',
 )
 
+SDK_LOG = "mcp.client.streamable_http"
 READER = """
 import sys
 from pathlib import Path
@@ -242,6 +243,19 @@ async def test_a_server_of_ones_own_that_does_not_answer_is_named_with_the_reaso
     )
     [folder] = set(ROOT.glob(".run/once-*")) - before
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(("error", "is_told"), [("ClosedResourceError", False), ("ValueError", True)])
+async def test_an_event_that_comes_while_a_host_leaves_is_no_traceback(error: str, is_told: bool) -> None:
+    """As the SDK logs it, which a run hardly ever meets."""
+    log = f"log.error('Error parsing SSE message', exc_info={error}())"
+    program = f"import host, logging; from anyio import *; log = logging.getLogger({SDK_LOG!r}); {log}"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, cwd=SCRIPT.parent, stderr=asyncio.subprocess.PIPE
+    )
+    async with bounded(WITHIN):
+        _, errors = await child.communicate()
+    assert (child.returncode, error in errors.decode()) == (0, is_told)
 
 
 @pytest.mark.parametrize("module", ["asyncio", "yours"])
