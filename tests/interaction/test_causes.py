@@ -199,6 +199,22 @@ async def test_a_task_waits_as_long_as_the_server_asks_for(crm: ScriptedServer) 
         assert (len(crm.heard("tools/call")), loop.time() - began >= 20) == (2, True)
 
 
+async def test_the_age_of_the_oldest_task_is_shown_while_a_task_runs(server: ScriptedServer) -> None:
+    server.script["echo"] = hold = Hold()
+    tasks = {"upgrade": [{"tool": "*", "mode": "always"}]}
+    async with serve(configuration({"reports": server.url}, tasks=tasks)) as gateway:
+        host = await gateway.greeted()
+        tasks_of_host = [(await host.start("echo"))["taskId"]]
+        await asyncio.sleep(50)
+        tasks_of_host.append((await host.start("echo"))["taskId"])
+        found = (await gateway.readiness())["upstreams"]["reports"]
+        assert 50 <= found["oldest_task"] < 60
+        hold.release({"content": []})
+        for task in tasks_of_host:
+            await host.until(task, "completed")
+        assert "oldest_task" not in (await gateway.readiness())["upstreams"]["reports"]
+
+
 async def test_commands_show_the_cause_and_a_hold(server: ScriptedServer, tmp_path: Path) -> None:
     token = tmp_path / "operator.token"
     token.write_text("0123456789abcdef" * 4)

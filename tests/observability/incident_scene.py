@@ -27,7 +27,7 @@ SCRAPED: Final = "5s"
 """How often Prometheus scrapes the gateways and evaluates the rules."""
 PAUSE: Final = 1.0
 """Seconds between two calls of a host."""
-SERVERS: Final = ("dead", "hanging", "busy", "limited", "revoked", "login", "full")
+SERVERS: Final = ("dead", "hanging", "busy", "limited", "revoked", "login", "full", "stuck")
 TOKEN: Final = "0123456789abcdef" * 4
 LARGE: Final = {"text": "x" * 20_000}
 
@@ -71,7 +71,8 @@ class Scene:
         _answers("limited", self._servers, status(429))
         _answers("revoked", self._servers, status(401))
         _answers("login", self._servers, raw(b"<html>", content_type="text/html"))
-        self._servers["full"].script["echo"] = self._hold
+        self._servers["full"].script["echo"] = self._servers["stuck"].script["echo"] = self._hold
+        await Host(self._http, self._gateways["main"].url("stuck"), era="modern").start("echo")
         for disk in self._disks:
             disk.fill()
         self._gateways["first"].kill()
@@ -114,7 +115,7 @@ class Scene:
             "readyz": incident.readyz in state,
             "doctor": incident.doctor in said.doctor,
             "upstreams": name is None or any(incident.cause in row for row in rows),
-            "alert": any(name in (None, each.get("upstream")) for each in firing),
+            "alert": bool(incident.later) or any(name in (None, each.get("upstream")) for each in firing),
         }
         return {place for place, is_shown in shown.items() if is_shown}
 
@@ -148,7 +149,7 @@ async def playing(folder: Path, store: SharedServer) -> AsyncIterator[Scene]:
         scene = Scene(folder, http, servers, (tasks, audit), gateways, prometheus)
         async with asyncio.TaskGroup() as hosts:
             # A queue with room for one call is full only if another call comes as soon as one leaves.
-            paces = {**dict.fromkeys(SERVERS, PAUSE), "full": PAUSE / 5}
+            paces = {**dict.fromkeys(SERVERS[:-1], PAUSE), "full": PAUSE / 5}
             calling = [hosts.create_task(scene.call_repeatedly(name, "main", pace)) for name, pace in paces.items()]
             calling.append(hosts.create_task(scene.call_repeatedly("reports", "disks", PAUSE)))
             try:
@@ -168,6 +169,7 @@ def _sections(
         for name, server in servers.items()
     }
     upstreams["full"] |= {"concurrency": 1, "queue": {"size": 1}}
+    upstreams["stuck"] |= {"timeouts": {"call": "20s", "ceiling": "20s"}}
     issuer = {"issuer": "https://idp.example.com/", "jwks_uri": "http://127.0.0.1:1/keys"}
     replica = {
         "store": store_section(store.options(), heartbeat="500ms"),
@@ -175,7 +177,7 @@ def _sections(
         "audit": {"enabled": False},
     }
     return {
-        "main": {"upstreams": upstreams, "tasks": {"upgrade": []}},
+        "main": {"upstreams": upstreams, "tasks": {"upgrade": [{"upstream": "stuck", "tool": "*", "mode": "always"}]}},
         "guarded": {"auth": {"mode": "required", "issuers": {"corp": issuer}}},
         "disks": {
             "store": {"sqlite": {"path": str(tasks.folder / "taskgate.db")}},

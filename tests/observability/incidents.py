@@ -11,6 +11,7 @@ class Incident:
     - `what`: the incident in words; `upstream`: the server that it is about, None for none
     - `log`: the message of a line; `doctor`, `readyz`: parts of their output; `alert`: the name of a rule
     - `cause`: what `taskgate upstreams ls` has in the row of the server
+    - `later`: when the alert fires, if that is not within a minute by its nature
     - `gateway`: the program that shows it; `scraped`: the one that the alert is about, if it is another
     """
 
@@ -23,12 +24,13 @@ class Incident:
     cause: str = ""
     gateway: str = "main"
     scraped: str = ""
+    later: str = ""
 
     @property
     def row(self) -> str:
         """The row of the table in the documentation."""
         cells = (self.what, *(f"`{each}`" for each in (self.log, self.doctor, self.readyz, self.alert)))
-        text = f"| {' | '.join(cells)} |"
+        text = f"| {' | '.join(cells)}{self.later} |"
         return text if self.upstream is None else text.replace(f"upstream {self.upstream} ", "upstream NAME ")
 
 
@@ -60,6 +62,15 @@ INCIDENTS: Final = (
         readyz='"in_use":1,"limit":1,"queued":1',
         alert="TaskgateQueueFull",
         upstream="full",
+    ),
+    Incident(
+        what="its call is stuck",
+        log="a task failed without a result of its tool",
+        doctor="1 of 32 in use, 0 queued, oldest task",
+        readyz='"oldest_task":',
+        alert="TaskgateTaskOld",
+        later=", after an hour",
+        upstream="stuck",
     ),
     Incident(
         what="the keys of an issuer cannot be fetched",

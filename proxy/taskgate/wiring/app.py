@@ -467,7 +467,8 @@ class Service:
         runtime = self._runtime
         if runtime is None:
             return {"upstreams": {}}
-        found: dict[str, Any] = {"upstreams": runtime.upstreams.vitals(self._telemetry.upstream_states)}
+        upstreams = runtime.upstreams.vitals(self._telemetry.upstream_states, runtime.runner.oldest_ages())
+        found: dict[str, Any] = {"upstreams": upstreams}
         if keys := runtime.callers.authenticator.keys_states():
             found["issuers"] = {
                 name: {**state._asdict(), "since": shown_time(state.since)} for name, state in keys.items()

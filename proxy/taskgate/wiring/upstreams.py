@@ -255,10 +255,10 @@ class UpstreamRegistry:
                 upstream.renew(successor.server.settings)
         self._drop_unused_limits({mounted.limit.bulkhead for mounted in prepared.mounted_servers.values()})
 
-    def vitals(self, states: UpstreamStates) -> Mapping[str, Mapping[str, Any]]:
-        """Return the state of each server, by name, for operators."""
+    def vitals(self, states: UpstreamStates, oldest: Mapping[tuple[str], float]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the state of each server, by name, for operators. `oldest` is the age of its oldest task here."""
         return {
-            name: _state_of(mount, states.view(name, is_held=mount.bulkhead.is_held))
+            name: _state_of(mount, states.view(name, is_held=mount.bulkhead.is_held), oldest.get((name,)))
             for name, mount in self.mounts.by_name.items()
         }
 
@@ -395,7 +395,7 @@ def _gets_scopes(credentials: FixedHeader | GrantSettings | None) -> bool:
     return isinstance(credentials, GrantSettings) and credentials.kind is GrantKind.TOKEN_EXCHANGE
 
 
-def _state_of(mount: Mount, view: UpstreamView) -> Mapping[str, Any]:
+def _state_of(mount: Mount, view: UpstreamView, oldest: float | None) -> Mapping[str, Any]:
     vitals, bulkhead = mount.upstream.vitals(), mount.bulkhead
     reason = {} if vitals.circuit_reason is None else {"circuit_reason": vitals.circuit_reason}
     return {
@@ -411,6 +411,7 @@ def _state_of(mount: Mount, view: UpstreamView) -> Mapping[str, Any]:
         "limit": bulkhead.limit,
         "queued": bulkhead.queued,
         "held": bulkhead.is_held,
+        **({} if oldest is None else {"oldest_task": round(oldest)}),
     }
 
 

@@ -24,7 +24,7 @@ READY = {
             "limit": 32,
             "queued": 0,
         },
-        "reports": {"state": "up", "circuit": "closed", "in_use": 2, "limit": 32, "queued": 0},
+        "reports": {"state": "up", "circuit": "closed", "in_use": 2, "limit": 32, "queued": 0, "oldest_task": 750},
     },
     "issuers": {"corp": {"keys": 2, "cause": None}, "partner": {"keys": 0, "cause": "no connection"}},
     "replicas": 3,
@@ -48,7 +48,7 @@ def test_a_ready_gateway_is_shown_with_its_upstreams_and_ends_with_0() -> None:
         "upstreams",
         "  books    held, circuit open, 0 of 32 in use, 3 queued",
         "  crm      REFUSING, HTTP 401: no, circuit closed, 0 of 32 in use, 0 queued",
-        "  reports  up, circuit closed, 2 of 32 in use, 0 queued",
+        "  reports  up, circuit closed, 2 of 32 in use, 0 queued, oldest task 12m30s",
         "keys of issuer partner: no connection",
     ]
 

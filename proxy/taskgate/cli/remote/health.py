@@ -9,7 +9,7 @@ import click
 from taskgate.cli.exits import FAILED, fail
 from taskgate.cli.printing import json_text, one_line
 from taskgate.cli.remote.client import AdminClient, AdminUrlInvalid, GatewayUnreachable, Reply
-from taskgate.cli.remote.tables import state_of
+from taskgate.cli.remote.tables import duration, state_of
 
 
 def print_health(admin: str, timeout: float, as_json: bool) -> None:
@@ -73,6 +73,8 @@ def upstream_words(state: Any) -> Iterator[str]:
     yield f"circuit {one_line(str(state.get('circuit')))}"
     yield f"{one_line(str(state.get('in_use')))} of {one_line(str(state.get('limit')))} in use"
     yield f"{one_line(str(state.get('queued')))} queued"
+    if isinstance(oldest := state.get("oldest_task"), int):
+        yield f"oldest task {duration(oldest)}"
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
