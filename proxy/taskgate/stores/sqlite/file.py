@@ -201,9 +201,10 @@ def _lock(path: Path, *flags: int) -> int:
     try:
         descriptors.lock(lock)
     except BlockingIOError as error:
-        refusal = in_use(lock)
-        os.close(lock)
-        raise refusal from error
+        try:
+            raise in_use(lock) from error
+        finally:
+            os.close(lock)
     except OSError:
         os.close(lock)
         raise
