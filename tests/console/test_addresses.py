@@ -23,7 +23,7 @@ async def test_from_a_problem_to_a_task_that_is_cancelled_and_shown_in_another_b
     host = await gateway.greeted()
     task = await host.start("report")
     listed = await look(gateway, "/api/v1/upstreams")
-    # Three refusals count as one row of them if some time is between them.
+    # Three refusals make a server refusing only if some time is between them.
     listed["items"][1] |= {"state": "refusing", "cause": CAUSE}
     async with Visitor.of(browser, gateway, size) as visitor:
         await answer(visitor.page, "upstreams", listed)

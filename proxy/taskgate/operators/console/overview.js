@@ -70,6 +70,9 @@ function showProblems(servers, ready) {
       found.push(problem("failed", [element("strong", name), `: its keys cannot be fetched: ${keys.cause}${since(keys)}${refused}.`]));
     }
   }
+  for (const [name, sink] of Object.entries(ready.audit ?? {})) {
+    found.push(problem("failed", [`The audit log cannot be written to `, element("strong", name), `: ${sink.cause}${since(sink)}, ${sink.waiting} lines wait.`]));
+  }
   for (const [name, time] of Object.entries(ready.vanished ?? {})) {
     found.push(problem("failed", [`Replica `, element("strong", name), ` is gone since ${clockTime(time)}. Others took its tasks over.`]));
   }
