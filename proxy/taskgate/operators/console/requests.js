@@ -3,6 +3,7 @@
 import { $, button, say } from "./elements.js";
 
 const RELOAD_MS = 1000;
+const SPARE = 30;
 // The header with the page's part of the session, and its name in the storage of the page, which is of this tab and
 // this origin. The cookie is of all ports of the host, so it is worth nothing alone.
 const PAGE_KEY = "Taskgate-Console";
@@ -114,7 +115,7 @@ export function pagesOf(id, what, load) {
   return pages;
 }
 
-// Runs `work` at most once in a while, and once more after the last request. It takes a tenth of the time at most.
+// Runs `work` at most once in a while, and once more after the last request. It takes a thirtieth of the time at most.
 export function throttled(work, pause = RELOAD_MS) {
   let wait = pause;
   let timer = null;
@@ -129,7 +130,7 @@ export function throttled(work, pause = RELOAD_MS) {
       await work();
     } finally {
       isRunning = false;
-      wait = Math.max(pause, 10 * (performance.now() - start));
+      wait = Math.max(pause, SPARE * (performance.now() - start));
       if (isWanted) request();
     }
   }
