@@ -75,6 +75,30 @@ async def test_a_filter_is_in_the_address_and_comes_back_with_it(
     await expect(visitor.row("echo")).to_have_count(1)
 
 
+async def test_a_filter_that_the_page_or_the_gateway_does_not_know_leaves_no_row_to_cancel(
+    gateway: Gateway, server: ScriptedServer, visitor: Visitor
+) -> None:
+    server.script["report"] = Hold()
+    await (await gateway.greeted()).start("report")
+    await visitor.sign_in()
+    page = visitor.page
+    for query, words in (("client=x", "the page has no filter client"), ("status=bogus", "status")):
+        await visitor.go("Tasks")
+        await expect(visitor.row("report")).to_have_count(1)
+        await page.goto(f"{visitor.origin}/ui/tasks?{query}")
+        await expect(page.locator("#message")).to_contain_text(words)
+        await expect(page.locator("#task-rows tr")).to_have_count(0)
+        await expect(page.locator("#tasks-cancel")).to_be_hidden()
+
+
+async def test_a_task_that_has_expired_is_said_to_be_gone(visitor: Visitor) -> None:
+    await visitor.sign_in()
+    reference = f"t_{'x' * 22}"
+    await visitor.page.goto(f"{visitor.origin}/ui/tasks/{reference}")
+    await expect(visitor.page.locator("#task-title")).to_have_text(f"There is no task {reference}, or it has expired.")
+    await expect(visitor.page.locator("#task-facts dt")).to_have_count(0)
+
+
 async def test_what_is_searched_for_is_found_by_name_or_reference(
     gateway: Gateway, server: ScriptedServer, visitor: Visitor
 ) -> None:

@@ -56,6 +56,30 @@ async def test_each_problem_has_its_cause_and_since_when_and_what_is_well_is_no_
     await expect(visitor.page.locator("#message")).to_have_text("Released: books.")
 
 
+async def test_what_cannot_be_read_leaves_the_other_parts_and_its_error_goes_with_the_next_success(
+    visitor: Visitor,
+) -> None:
+    page = visitor.page
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=503, json={"error": {"code": "store", "message": "the store does not answer"}})
+
+    async def is_not_ready(route: Route) -> None:
+        await route.fulfill(status=503, json={"checks": {"store": False}})
+
+    await page.route("**/api/v1/tasks?*", refuse)
+    await page.route("**/api/v1/callers?*", refuse)
+    await page.route("**/readyz?verbose", is_not_ready)
+    await visitor.sign_in(view="Overview")
+    await expect(page.locator("#message")).to_have_text("Overview: the store does not answer")
+    await expect(page.locator("#problems li p")).to_have_text(["The task store does not answer: hosts get 503."])
+    await expect(page.locator("#overview-servers tr")).to_have_count(2)
+    await page.unroute("**/api/v1/tasks?*")
+    await page.unroute("**/api/v1/callers?*")
+    await visitor.go("Overview")
+    await expect(page.locator("#message")).to_be_hidden()
+
+
 async def test_a_gateway_that_is_well_has_no_problem(visitor: Visitor) -> None:
     await visitor.sign_in(view="Overview")
     await expect(visitor.page.locator("#numbers li")).to_have_count(6)

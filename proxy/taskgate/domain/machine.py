@@ -139,7 +139,7 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime, keep: timedelta
     )
     if not is_invisible:
         new.updated_at = max(record.updated_at, now)
-    if kind is Dispatched:
+    if kind is Dispatched and new.dispatched and not record.dispatched:
         new.dispatched_at = max(record.created_at, now)
     if status.is_terminal and not before.is_terminal:
         age = new.updated_at - record.created_at

@@ -217,8 +217,8 @@ class TaskRecord(_NewRecord):
     - `revision` grows by one with every event.
     - `updated_at` never goes back, and moves only with changes that hosts can see.
 
-    `dispatched` is whether the call was sent, or was about to be. `dispatched_at` is when, if it had to wait
-    for a permit, or was sent again; else it was at the creation. `inputs` are the input requests
+    `dispatched` is whether the call was sent, or was about to be. `dispatched_at` is when it first was, if it
+    had to wait for a permit; else it was at the creation. `inputs` are the input requests
     that are open, `inputs_made` is how many there ever were. `answers` are the host's answers that
     the server may not have yet, by key of the input request. `lease` is None while no process has
     the right to run the call.

@@ -233,7 +233,8 @@ class OperatorsListener:
         return _json(200, {"status": "live"})
 
     async def _answer_readyz(self, received: web.BaseRequest) -> web.Response:
-        self.readiness_was_asked = True
+        # A balancer asks for no details; an operator's page and commands do.
+        self.readiness_was_asked |= "verbose" not in received.query
         checks = await self._check()
         # For information only: an unavailable server is no reason to send hosts elsewhere.
         fields = self._details() if "verbose" in received.query else {}
@@ -355,9 +356,10 @@ class OperatorsListener:
             name = None if reply.operator is None else reply.operator.name
             self._report(OperatorRequestAnswered(received.method, received.path, reply.status, address, name))
         answer = web.Response(status=reply.status, body=reply.body, headers={**_PLAIN, **reply.headers})
-        if reply.status == 200:
+        if reply.status in (200, 304):
             # A third of the bytes: the page is often read through a tunnel.
             answer.headers["Vary"] = "Accept-Encoding"
+        if reply.status == 200:
             answer.enable_compression()
         return _close(answer)
 

@@ -300,7 +300,7 @@ class TaskDetail(TaskItem):
     ]
     dispatched_at: Annotated[
         datetime | None,
-        Field(description="When the call was sent, if it waited for a permit or was sent again; else at the creation."),
+        Field(description="When the call was first sent, if it had to wait for a permit; null if that was at once."),
     ]
     lease: TaskLease | None
     failure: TaskFailure | None

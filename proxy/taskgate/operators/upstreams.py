@@ -186,7 +186,7 @@ class UpstreamRoutes:
     async def _show_history(self, _call: ApiCall) -> HistoryAnswer:
         known_of = {name: self._states.history(name) for name in sorted(self._mounts.by_name)}
         # After the events were read that the states ask for, so that the newest refusals count.
-        at, history, durations = self._history.take(), self._history, self._states.durations
+        at, history, total = self._history.take(), self._history, self._states.total
         hours = []
         for name, known in known_of.items():
             hours.append(
@@ -200,13 +200,13 @@ class UpstreamRoutes:
         return HistoryAnswer(
             now=self._clock.now(),
             replica=self._replica,
-            requests=tuple(map(sum, zip(*(each.requests for each in hours), strict=True))),
-            failures=tuple(map(sum, zip(*(each.failures for each in hours), strict=True))),
+            requests=tuple(total.requests.minutes(at)),
+            failures=tuple(total.failures.minutes(at)),
             refusals=tuple(history.refusals.minutes(at)),
             unfinished=tuple(history.unfinished.minutes(at)),
             waiting=tuple(history.waiting.minutes(at)),
-            p95_seconds=tuple(durations.minutes(at)),
-            recent_p95_seconds=durations.high(at),
+            p95_seconds=tuple(total.durations.minutes(at)),
+            recent_p95_seconds=total.durations.high(at),
             upstreams=tuple(hours),
         )
 

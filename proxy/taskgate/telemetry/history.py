@@ -1,4 +1,4 @@
-"""The numbers of the last hour, which operators see as curves: `History` of a gateway, `UpstreamHistory` of a server.
+"""The numbers of the last hour, which operators see as curves: `History` and `RequestHistory`.
 
 Requests and failures have a bucket for each second, so that a sum over a minute or five ends now. Durations are
 counted by steps of a fourth, in parts of ten seconds. All of it is in memory: some 30 kB for each upstream.
@@ -16,7 +16,7 @@ from taskgate.system.background import Background
 
 MINUTES: Final = 60
 """The minutes that are remembered."""
-_SECONDS: Final = MINUTES * 60
+SECONDS: Final = MINUTES * 60
 RECENT: Final = 300
 """Seconds of what is called recent."""
 _PART: Final = 10
@@ -35,12 +35,12 @@ class Counts:
     __slots__ = ("_newest", "_values")
 
     def __init__(self) -> None:
-        self._values = array("I", bytes(4 * _SECONDS))
+        self._values = array("I", bytes(4 * SECONDS))
         self._newest = 0
 
     def add(self, at: float, amount: int = 1) -> None:
         """Add to the second of a monotonic time. One before the newest second counts as that."""
-        self._values[self._advance(at) % _SECONDS] += amount
+        self._values[self._advance(at) % SECONDS] += amount
 
     def sum(self, at: float, seconds: int = RECENT) -> int:
         """The sum of the seconds up to now."""
@@ -48,48 +48,50 @@ class Counts:
 
     def minutes(self, at: float) -> list[int]:
         """The sum of each minute up to now, the newest last."""
+        return [sum(each) for each in self._by_minute(at)]
+
+    def _by_minute(self, at: float) -> "list[array[int]]":
         values = self._last(at)
-        return [sum(values[start : start + 60]) for start in range(0, _SECONDS, 60)]
+        return [values[start : start + 60] for start in range(0, SECONDS, 60)]
 
     def _last(self, at: float) -> "array[int]":
         """The values in their order, the newest last."""
-        edge = (self._advance(at) + 1) % _SECONDS
+        edge = (self._advance(at) + 1) % SECONDS
         return self._values[edge:] + self._values[:edge]
 
     def _advance(self, at: float) -> int:
-        second = max(int(at), self._newest)
-        for each in range(max(self._newest + 1, second - _SECONDS + 1), second + 1):
-            self._values[each % _SECONDS] = 0
+        second, value = max(int(at), self._newest), self._between()
+        for each in range(max(self._newest + 1, second - SECONDS + 1), second + 1):
+            self._values[each % SECONDS] = value
         self._newest = second
         return second
 
+    def _between(self) -> int:
+        """The value of a second in which nothing happens."""
+        return 0
 
-class Levels:
-    """The largest of what was seen in each minute of the last hour."""
 
-    __slots__ = ("_seen",)
+class Levels(Counts):
+    """The largest of what was seen in each second of the last hour. A level holds until the next."""
+
+    __slots__ = ("_present",)
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[int, int]] = deque(maxlen=_SECONDS)
+        super().__init__()
+        self._present = 0
 
     def note(self, at: float, level: int) -> None:
-        """Keep the level of a second. An equal one that follows needs no place of its own."""
-        if not self._seen or self._seen[-1][1] != level:
-            self._seen.append((int(at), level))
+        """See a level."""
+        place = self._advance(at) % SECONDS
+        self._values[place] = max(self._values[place], level)
+        self._present = level
 
     def minutes(self, at: float) -> list[int]:
         """The largest level of each minute up to now, the newest last."""
-        start = int(at) + 1 - _SECONDS
-        found = [0] * MINUTES
-        until = _SECONDS
-        for second, level in reversed(self._seen):
-            since = max(second - start, 0)
-            for minute in range(since // 60, min((until + 59) // 60, MINUTES)):
-                found[minute] = max(found[minute], level)
-            until = since
-            if not since:
-                break
-        return found
+        return [max(each) for each in self._by_minute(at)]
+
+    def _between(self) -> int:
+        return self._present
 
 
 class Durations:
@@ -97,7 +99,7 @@ class Durations:
 
     __slots__ = ("_parts",)
 
-    def __init__(self, seconds: int = _SECONDS) -> None:
+    def __init__(self, seconds: int = SECONDS) -> None:
         self._parts: deque[tuple[int, Counter[int]]] = deque(maxlen=seconds // _PART)
 
     def add(self, at: float, seconds: float) -> None:
@@ -115,7 +117,7 @@ class Durations:
 
     def minutes(self, at: float) -> list[float | None]:
         """That of each minute up to now, the newest last."""
-        first = int(at) // _PART + 1 - _SECONDS // _PART
+        first = int(at) // _PART + 1 - SECONDS // _PART
         found: list[list[Counter[int]]] = [[] for _ in range(MINUTES)]
         for part, steps in self._parts:
             if part >= first:
@@ -133,15 +135,15 @@ def _high(parts: Iterable[Counter[int]]) -> float | None:
     return None
 
 
-class UpstreamHistory:
-    """Requests of hosts to one server, and failures; how long its calls took in the last minutes."""
+class RequestHistory:
+    """Requests of hosts to a server or to all, and failures; how long calls took, in so many seconds."""
 
     __slots__ = ("durations", "failures", "requests")
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: int = RECENT) -> None:
         self.requests = Counts()
         self.failures = Counts()
-        self.durations = Durations(RECENT)
+        self.durations = Durations(seconds)
 
     def recent(self, at: float) -> tuple[int, int]:
         """How many requests there were in the last five minutes, and how many of them failed."""

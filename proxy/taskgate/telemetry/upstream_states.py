@@ -16,7 +16,7 @@ from taskgate.errors import UpstreamReason
 from taskgate.protocol.vocabulary import TOOLS_CALL, UNJUDGED_METHODS
 from taskgate.telemetry import events
 from taskgate.telemetry.events import Event
-from taskgate.telemetry.history import Durations, UpstreamHistory
+from taskgate.telemetry.history import SECONDS, RequestHistory
 from taskgate.telemetry.ring import EventRing
 from taskgate.telemetry.upstream_condition import Trouble, UpstreamCondition, UpstreamState, in_words
 
@@ -47,7 +47,7 @@ class _Known:
     """The condition of one upstream, its last hour, and the state and trouble that were found last."""
 
     condition: UpstreamCondition = field(default_factory=UpstreamCondition)
-    history: UpstreamHistory = field(default_factory=UpstreamHistory)
+    history: RequestHistory = field(default_factory=RequestHistory)
     told: tuple[UpstreamState | None, Trouble | None] = (None, None)
 
 
@@ -56,12 +56,12 @@ def _cause_of(trouble: Trouble | None) -> str | None:
 
 
 class UpstreamStates:
-    """The reader of one gateway. `durations` are those of calls to all upstreams, in the last hour."""
+    """The reader of one gateway. `total` has the last hour of all upstreams, also of those that are gone."""
 
     def __init__(self, event_ring: EventRing, clock: Clock) -> None:
         self._event_ring = event_ring
         self._clock = clock
-        self.durations = Durations()
+        self.total = RequestHistory(SECONDS)
         self._known: dict[str, _Known] = {}
         self._is_well = True
         self._handlers: Mapping[type, Callable[[Any], None]] = {
@@ -96,11 +96,11 @@ class UpstreamStates:
         cause, since = (None, None) if trouble is None else (in_words(trouble.cause), self._time_of(trouble))
         return UpstreamView(UpstreamState.HELD if is_held else state, cause, since, *known.history.recent(now))
 
-    def history(self, upstream: str) -> UpstreamHistory:
+    def history(self, upstream: str) -> RequestHistory:
         """Return the last hour of an upstream."""
         self._event_ring.fold()
         known = self._known.get(upstream)
-        return UpstreamHistory() if known is None else known.history
+        return RequestHistory() if known is None else known.history
 
     def _of(self, upstream: str) -> _Known:
         known = self._known.get(upstream)
@@ -122,11 +122,11 @@ class UpstreamStates:
         if is_replaced or error in _FAILURES or method in UNJUDGED_METHODS or method.startswith(_OF_TASKS):
             return
         known, at, is_call = self._of(mount), self._event_ring.elapsed, method == TOOLS_CALL
-        if not is_own:
-            known.history.requests.add(at)
-        if is_call:
-            known.history.durations.add(at, seconds)
-            self.durations.add(at, seconds)
+        for history in (known.history, self.total):
+            if not is_own:
+                history.requests.add(at)
+            if is_call:
+                history.durations.add(at, seconds)
         if error is None:
             known.condition.succeeded(is_call=is_call)
             if known.told[0] is not UpstreamState.UP:
@@ -135,9 +135,10 @@ class UpstreamStates:
     def _failed(self, event: events.UpstreamRequestFailed) -> None:
         mount, method, reason, cause, is_answer = event
         known, at = self._of(mount), self._event_ring.elapsed
-        if not is_answer:
-            known.history.requests.add(at)
-        known.history.failures.add(at)
+        for history in (known.history, self.total):
+            if not is_answer:
+                history.requests.add(at)
+            history.failures.add(at)
         known.condition.failed(reason, cause, at, is_call=method == TOOLS_CALL)
         self._tell(mount, known)
 

@@ -66,6 +66,21 @@ def test_a_gateway_without_a_problem_ends_it_with_0_and_facts() -> None:
             "upstreams.a names it",
         ),
         (
+            {"upstreams": {"a": WELL | DOWN | {"cause": "HTTP 503: the server cannot serve now"}}},
+            "upstream a is down: HTTP 503: the server cannot serve now, since 2026-11-30T10:00:00Z",
+            "See what it logs",
+        ),
+        (
+            {"upstreams": {"a": WELL | DOWN | {"state": "refusing", "cause": "HTTP 429: too many requests"}}},
+            "upstream a refuses requests: HTTP 429: too many requests, since 2026-11-30T10:00:00Z",
+            "Lower upstreams.a.concurrency",
+        ),
+        (
+            {"upstreams": {"a": WELL | DOWN | {"state": "refusing", "cause": "calls time out, checks are answered"}}},
+            "upstream a refuses requests: calls time out, checks are answered, since 2026-11-30T10:00:00Z",
+            "upstreams.a.timeouts.call",
+        ),
+        (
             {"upstreams": {"a": WELL | DOWN | {"state": "refusing", "recent_requests": 28, "recent_failures": 27}}},
             "upstream a refuses requests: connection refused, since 2026-11-30T10:00:00Z,"
             " 27 of 28 requests failed in 5 min",

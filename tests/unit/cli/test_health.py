@@ -60,6 +60,13 @@ def test_a_gateway_that_is_not_ready_ends_it_with_1_and_the_failed_check(told: s
     assert out.splitlines() == [told, "  store          FAILED"]
 
 
+def test_an_audit_log_that_cannot_be_written_is_shown() -> None:
+    audit = {"audit": {"file": {"cause": "No space left on device", "since": "2026-11-30T10:00:00Z", "waiting": 7}}}
+    status, out, _ = health(200, READY | audit)
+    assert status == 0
+    assert "audit log      cannot be written to file: No space left on device, since 2026-11-30T10:00:00Z" in out
+
+
 def test_json_is_the_document_of_the_gateway() -> None:
     status, out, _ = health(200, READY, "--json")
     assert (status, json.loads(out)) == (0, READY)

@@ -139,7 +139,7 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
     "dispatched again": (
         INPUT_REQUIRED,
         Dispatched(),
-        {**OVER, "status": WORKING, "reruns": 0, "dispatched_at": LATER},
+        {**OVER, "status": WORKING, "reruns": 0},
     ),
     "progressed": (WORKING, Progressed(message="3/10"), {"status_message": "3/10", "updated_at": LATER}),
     "asked": (

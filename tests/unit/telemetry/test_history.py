@@ -42,15 +42,15 @@ def test_the_largest_level_of_each_minute_is_shown_and_a_level_holds_until_the_n
     for second, level in ((0, 4), (30, 9), (60, 2), (3 * 60, 2), (HOUR - 10, 0)):
         levels.note(second, level)
     minutes = levels.minutes(HOUR - 1)
-    assert (len(minutes), minutes[0], set(minutes[1:])) == (MINUTES, 9, {2})
-    assert levels.minutes(HOUR + 59)[0] == 2
-    assert levels.minutes(HOUR + 59)[-1] == 0
+    assert (len(minutes), minutes[:2], set(minutes[2:])) == (MINUTES, [9, 9], {2})
+    assert levels.minutes(HOUR + 119)[0] == 2
+    assert levels.minutes(HOUR + 119)[-1] == 0
     assert levels.minutes(5 * HOUR) == [0] * MINUTES
 
 
 def test_levels_before_the_first_one_are_zero() -> None:
+    assert Levels().minutes(HOUR) == [0] * MINUTES
     levels = Levels()
-    assert levels.minutes(HOUR) == [0] * MINUTES
     levels.note(HOUR - 90, 3)
     assert levels.minutes(HOUR - 1) == [0] * (MINUTES - 2) + [3, 3]
 
@@ -84,6 +84,17 @@ def test_durations_of_a_minute_stand_at_its_place_and_old_ones_are_gone() -> Non
     assert minutes[-1] == pytest.approx(10, rel=0.3)
     assert durations.minutes(HOUR + 60)[0] is None
     assert durations.high(HOUR + 400) is None
+
+
+def test_a_peak_within_a_second_is_seen_however_often_levels_are_noted() -> None:
+    levels = Levels()
+    for half in range(2 * HOUR):
+        levels.note(half / 2, half % 2)
+    assert levels.minutes(HOUR - 1) == [1] * MINUTES
+    peak = Levels()
+    peak.note(60.1, 5)
+    peak.note(60.2, 0)
+    assert peak.minutes(HOUR - 1) == [0, 5, *[0] * (MINUTES - 2)]
 
 
 def test_memory_does_not_grow_with_requests_or_time() -> None:

@@ -27,7 +27,8 @@ _MAX_LINES: Final = 20
 _ADVICE: Final[Mapping[str, str]] = {
     "started": "The start is not finished: recovery of earlier tasks may take long. Read the log.",
     "store": "The task store does not answer. See that it runs, and that store.* names it.",
-    "store_writes": "The task store refuses to write. Free space on its disk, or raise store.sqlite.max_size.",
+    "store_writes": "The task store refuses to write; the log says why. Free space on its disk, raise "
+    "store.sqlite.max_size, or put its file back.",
     "keys": "The keys of an issuer were never fetched. See that jwks_uri or discovery is reachable from here.",
 }
 """What to do about a failed check of `/readyz`."""
@@ -151,14 +152,11 @@ def _why(state: Mapping[str, Any]) -> str:
 def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]:
     how = state.get("state")
     if how == "down":
-        yield Finding(
-            f"upstream {name} is down: {_why(state)}",
-            f"See that the server runs and that upstreams.{name} names it.",
-        )
+        yield Finding(f"upstream {name} is down: {_why(state)}", _down_advice(name, str(state.get("cause"))))
     elif how == "refusing":
         yield Finding(
             f"upstream {name} refuses requests: {_why(state)}",
-            f"The server answers. See upstreams.{name}.url and credentials, and what the server logs.",
+            _refusing_advice(name, str(state.get("cause"))),
         )
     elif state.get("circuit") == "open":
         yield Finding(
@@ -176,6 +174,20 @@ def _upstream_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]
             f"upstream {name} has {limit} calls in use, its limit, and {queued} wait",
             f"If the server can take more, raise upstreams.{name}.concurrency.",
         )
+
+
+def _down_advice(name: str, cause: str) -> str:
+    if cause.startswith("HTTP ") or "in time" in cause:
+        return "It takes connections and does not serve. See what it logs, and what it waits for."
+    return f"See that the server runs and that upstreams.{name} names it."
+
+
+def _refusing_advice(name: str, cause: str) -> str:
+    if cause.startswith("HTTP 429"):
+        return f"The server is asked too often. Lower upstreams.{name}.concurrency, or ask for a larger quota."
+    if "time out" in cause:
+        return f"Its calls take longer than upstreams.{name}.timeouts.call allows. See what it logs."
+    return f"The server answers. See upstreams.{name}.url and credentials, and what the server logs."
 
 
 def _issuer_findings(name: str, state: Mapping[str, Any]) -> Iterator[Finding]:

@@ -52,6 +52,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'replicas':<14} {one_line(str(document['replicas']))}"
     for name, since in _mapping(document, "vanished").items():
         yield f"  {'vanished':<14} {one_line(name)}, at {one_line(str(since))}"
+    for name, sink in _mapping(document, "audit").items():
+        if isinstance(sink, dict):
+            cause, since = one_line(str(sink.get("cause"))), one_line(str(sink.get("since")))
+            yield f"  {'audit log':<14} cannot be written to {one_line(name)}: {cause}, since {since}"
     upstreams = _mapping(document, "upstreams")
     if upstreams:
         yield "upstreams"

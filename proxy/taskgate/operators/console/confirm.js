@@ -27,5 +27,8 @@ function settle(isAgreed) {
 }
 
 $("confirm-yes").addEventListener("click", () => settle(true));
+$("confirm-reason").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") settle(true);
+});
 $("confirm-no").addEventListener("click", () => settle(false));
 $("confirm-dialog").addEventListener("close", () => settle(false));

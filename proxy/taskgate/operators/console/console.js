@@ -1,7 +1,7 @@
 // The console for operators, over /api/v1: sign-in, views by address, and live events.
 
 import { $, element, isUtc, say, setText, useUtc } from "./elements.js";
-import { ask, attempt, begin, end, isAwaited, latest, session, sessionHeaders, throttled } from "./requests.js";
+import { ask, attempt, begin, end, latest, session, sessionHeaders, throttled } from "./requests.js";
 import { confirm } from "./confirm.js";
 import { loadConfiguration } from "./configuration.js";
 import { loadRefusals, reloadCallers, reloadSessions, showCallers, takeRefusal } from "./lists.js";
@@ -45,6 +45,7 @@ function signedOut(text) {
   for (const each of document.querySelectorAll("tbody, #problems, #numbers, #happened")) each.replaceChildren();
   clearTasks();
   clearTask();
+  document.title = "taskgate console";
   for (const each of document.forms) each.reset();
   setText($("yaml"), "");
   $("explanation").hidden = true;
@@ -80,7 +81,7 @@ $("sign-out").addEventListener("click", async () => {
 // --- views: each has an address, so that a link, a reload and the way back show the same
 
 const VIEWS = {
-  overview: { show: loadOverview },
+  overview: { show: () => loadOverview(), reload: () => loadOverview({ isWhole: false }) },
   tasks: { show: showTasks, reload: reloadTasks },
   task: { show: (_, reference) => showTask(reference) },
   servers: { show: loadServers },
@@ -90,6 +91,7 @@ const VIEWS = {
   configuration: { show: loadConfiguration },
 };
 const LIVE = new Set(["servers", "callers", "sessions"]);
+const REPAINTED = new Set(["overview", "servers", "task"]);
 
 // The view that an address has, and the reference of a task.
 function placeOf({ pathname }) {
@@ -211,13 +213,15 @@ const reloadCounts = throttled(async () => {
   if (session.account && LIVE.has(current())) await reload();
 });
 const reloadOverview = throttled(async () => {
-  if (session.account && current() === "overview") await reload();
+  if (session.account && !document.hidden && current() === "overview") await reload();
 }, OVERVIEW_MS);
+const repaint = throttled(async () => {
+  if (session.account && !document.hidden && REPAINTED.has(current())) await reload();
+}, 0);
 
-// Curves move although nothing happens.
-setInterval(() => {
-  if (session.account && !document.hidden && ["overview", "servers"].includes(current()) && !isAwaited("hour")) reload();
-}, REPAINT_MS);
+// Curves and durations move although nothing happens.
+setInterval(repaint, REPAINT_MS);
+document.addEventListener("visibilitychange", repaint);
 
 function showLive(state, text) {
   $("live").dataset.state = state;

@@ -91,9 +91,11 @@ export function replaceRows(body, rows) {
   restoreFocus();
 }
 
-export function say(text, kind = "note") {
+// Says something. `of` is what it is about: the next success of that takes an error away.
+export function say(text, kind = "note", of = "") {
   const message = $("message");
   message.dataset.kind = kind;
+  message.dataset.of = of;
   message.hidden = !text;
   setText(message, text);
 }

@@ -108,7 +108,8 @@ async function loadSessions(cursor) {
   sessions.take(cursor, page);
   const rows = page.items.map(makeSessionRow);
   replaceRows($("session-rows"), rows.length ? rows : [emptyRow(6, "No host has a session at this replica. Modern hosts need none.")]);
-  setText($("sessions-caption"), `${rows.length} sessions in the memory of replica ${page.replica}`);
+  const following = page.next ? ", more follow" : "";
+  setText($("sessions-caption"), `${rows.length} sessions in the memory of replica ${page.replica}${following}`);
 }
 
 function makeSessionRow(item) {

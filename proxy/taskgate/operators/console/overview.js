@@ -12,27 +12,47 @@ import { addressOf, caller, cancelTask, ENDED, renderProgress, statusNote } from
 const MOST_HAPPENED = 12;
 const MOST_LISTED = 5;
 const MOST_CALLERS = 100;
+const SELDOM_MS = 5000;
+let wholeAt = 0;
 const UNFINISHED = { status: "working,input_required" };
 
-export async function loadOverview() {
-  const [hour, servers, quiet, ended, refusals, callers, ready] = await Promise.all([
-    latest("hour", "GET", "/history"),
-    latest("servers", "GET", "/upstreams"),
-    latest("quiet", "GET", `/tasks?${new URLSearchParams({ ...UNFINISHED, sort: "updated", limit: MOST_LISTED })}`),
-    latest("ended", "GET", `/tasks?${new URLSearchParams({ status: "completed,failed,cancelled", limit: MOST_HAPPENED })}`),
-    latest("newest", "GET", `/refusals?limit=${MOST_HAPPENED}`),
-    latest("users", "GET", `/callers?limit=${MOST_CALLERS}`),
-    readiness(),
-  ]);
-  if ([hour, servers, quiet, ended, refusals, callers].includes(null)) return;
-  takeTime(hour);
-  showProblems(servers.items, ready);
-  showNumbers(hour);
-  fillServers($("overview-servers"), servers, hour);
-  showQuiet(quiet.items);
-  showHappened(ended.items, refusals.items, servers.items);
-  showUsers(callers.items);
-  setText($("overview-replica"), `as replica ${hour.replica} sees it`);
+// Each part is read by itself, one after the other: what is refused leaves the others, and a gateway that is busy
+// gets one request of this page at a time. Lists of the store are read less often.
+export async function loadOverview({ isWhole = true } = {}) {
+  const errors = [];
+  const read = async (kind, path, show) => {
+    try {
+      const found = await latest(kind, "GET", path);
+      if (found !== null) show(found);
+      return found;
+    } catch (error) {
+      errors.push(error);
+      return null;
+    }
+  };
+  const ready = await readiness();
+  let servers = [];
+  await read("servers", "/upstreams", (page) => {
+    servers = page.items;
+  });
+  showProblems(servers, ready);
+  await read("hour", "/history", (hour) => {
+    takeTime(hour);
+    showNumbers(hour);
+    fillServers($("overview-servers"), { items: servers }, hour);
+    setText($("overview-replica"), `as replica ${hour.replica} sees it`);
+  });
+  if (isWhole || Date.now() - wholeAt > SELDOM_MS) {
+    wholeAt = Date.now();
+    const quiet = new URLSearchParams({ ...UNFINISHED, sort: "updated", limit: MOST_LISTED });
+    await read("quiet", `/tasks?${quiet}`, (page) => showQuiet(page.items));
+    const ended = new URLSearchParams({ status: "completed,failed,cancelled", limit: MOST_HAPPENED });
+    const tasks = await read("ended", `/tasks?${ended}`, () => {});
+    const refusals = await read("newest", `/refusals?limit=${MOST_HAPPENED}`, () => {});
+    showHappened(tasks?.items ?? [], refusals?.items ?? [], servers);
+    await read("users", `/callers?limit=${MOST_CALLERS}`, (page) => showUsers(page.items));
+  }
+  if (errors.length) throw errors[0];
 }
 
 // What `/readyz?verbose` says, which a gateway that is not ready answers with 503.
@@ -190,9 +210,9 @@ function showUsers(items) {
 // Goes to what a text names: the address of its page, or null.
 export async function addressOfText(text) {
   if (/^t_[A-Za-z0-9_-]{22}$/.test(text)) return `/ui/tasks/${text}`;
-  if (/^t_[A-Za-z0-9_-]{0,22}$/.test(text)) return addressOf({ reference: text, status: "" });
   if (/^c_./.test(text)) return addressOf({ caller: text, status: "" });
-  for (const name of ["tool", "caller", "tenant"]) {
+  const isReference = /^t_[A-Za-z0-9_-]{0,21}$/.test(text);
+  for (const name of [...(isReference ? ["reference"] : []), "tool", "caller", "tenant"]) {
     const query = new URLSearchParams({ [name]: text, limit: 1 });
     const page = await api("GET", `/tasks?${query}`);
     if (page.items.length) return addressOf({ [name]: text, status: "" });

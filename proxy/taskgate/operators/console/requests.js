@@ -86,14 +86,16 @@ export async function latest(kind, method, path, body) {
 
 function sayRefusal(what, error) {
   if (!(error instanceof Refused)) throw error;
-  if (error.status === 404) say(`${what}: this gateway has no such path or record (404).`, "error");
-  else if (session.account) say(`${what}: ${error.message}`, "error");
+  const words = error.status === 404 ? "this gateway has no such path or record (404)." : error.message;
+  if (session.account) say(`${what}: ${words}`, "error", what);
 }
 
 // Does what may be refused. Undefined, and words on the page, if it was.
 export async function attempt(what, work) {
   try {
-    return await work();
+    const found = await work();
+    if ($("message").dataset.of === what) say("");
+    return found;
   } catch (error) {
     sayRefusal(what, error);
   }
@@ -101,7 +103,12 @@ export async function attempt(what, work) {
 
 // The pages of a list: their two buttons, and the cursors. `load` reads the page at a cursor.
 export function pagesOf(id, what, load) {
-  const pages = { cursor: null, next: null, turnTo: (cursor) => attempt(what, () => load(cursor)) };
+  const pages = { cursor: null, next: null };
+  pages.turnTo = (cursor) => {
+    // At once: what reads the list again meanwhile reads this page.
+    pages.cursor = cursor;
+    return attempt(what, () => load(cursor));
+  };
   const first = button("First page", "First page", () => pages.turnTo(null));
   const following = button("Next page", "Next page", () => pages.turnTo(pages.next));
   first.id = `${id}-first`;

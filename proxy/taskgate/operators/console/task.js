@@ -1,7 +1,7 @@
 // The page of one task: facts, timeline, payload.
 
 import {
-  $, age, badge, bar, cell, clockTime, copyButton, dateTime, element, link, measured, now, row, setText,
+  $, age, badge, bar, cell, clockTime, copyButton, dateTime, element, link, measured, now, row, setText, visible,
 } from "./elements.js";
 import { api, attempt, forget, latest, mayAct, Refused, session, throttled } from "./requests.js";
 import { addressOf, caller, cancelTask, ENDED, renderProgress, statusNote } from "./tasks.js";
@@ -13,15 +13,21 @@ let opened = null;
 export async function showTask(reference) {
   if (opened !== reference) clearTask();
   opened = reference;
-  const task = await latest("task", "GET", `/tasks/${reference}`);
-  if (task !== null && opened === reference) render(task);
+  try {
+    const task = await latest("task", "GET", `/tasks/${reference}`);
+    if (task !== null && opened === reference) render(task);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    clearTask();
+    setText($("task-title"), `There is no task ${reference}, or it has expired.`);
+  }
 }
 
 export function clearTask() {
   opened = null;
   forget("task");
   hidePayload();
-  for (const each of ["task-title", "task-facts", "task-timeline", "task-events"]) $(each).replaceChildren();
+  for (const each of ["task-title", "task-facts", "task-times", "task-timeline", "task-events", "task-copies"]) $(each).replaceChildren();
   for (const each of ["task-cancel", "task-show-payload"]) $(each).hidden = true;
 }
 
@@ -61,7 +67,7 @@ function renderTitle(task) {
     element("strong", task.tool), " ", badge(task.status, isError ? "failed" : task.status),
     " ", element("span", statusNote(task), { class: "soft" }),
   );
-  document.title = `${task.tool} - taskgate console`;
+  document.title = `${visible(task.tool)} - taskgate console`;
 }
 
 function renderFacts(task) {

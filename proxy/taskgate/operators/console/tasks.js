@@ -4,7 +4,7 @@ import {
   $, age, badge, bar, button, cell, duration, element, emptyRow, link, more, replaceRows, row, say,
   secondsSince, setText, shareOf, takeTime, visible,
 } from "./elements.js";
-import { api, attempt, latest, mayAct, pagesOf, session, throttled } from "./requests.js";
+import { api, attempt, latest, mayAct, pagesOf, Refused, session, throttled } from "./requests.js";
 import { confirm } from "./confirm.js";
 
 const PAGE = 50;
@@ -39,6 +39,11 @@ export function addressOf({ status, ...filter }) {
 // Fills the form from an address, and reads the list.
 export async function showTasks(query) {
   const form = $("task-filter");
+  const unknown = [...query.keys()].find((name) => !(name in form.elements));
+  if (unknown !== undefined) {
+    clearTasks();
+    throw new Refused(400, `the page has no filter ${unknown}`);
+  }
   for (const control of form.querySelectorAll("input, select")) {
     const given = query.get(control.name);
     const fallback = { status: UNFINISHED, sort: "-created" }[control.name] ?? "";
@@ -68,7 +73,14 @@ function applyFilter(event) {
 async function loadTasks(cursor) {
   const query = new URLSearchParams({ ...tasks.filter, limit: String(PAGE) });
   if (cursor) query.set("cursor", cursor);
-  const page = await latest("tasks", "GET", `/tasks?${query}`);
+  let page;
+  try {
+    page = await latest("tasks", "GET", `/tasks?${query}`);
+  } catch (error) {
+    // Rows of another filter would stand beside the error, and could be cancelled.
+    clearTasks();
+    throw error;
+  }
   if (page === null) return;
   takeTime(page);
   pages.take(cursor, page);
@@ -203,10 +215,18 @@ const reloadPage = throttled(async () => {
   if (session.account && !$("view-tasks").hidden) await pages.turnTo(pages.cursor);
 });
 
-export const clearTasks = () => tasks.rows.clear();
+export function clearTasks() {
+  tasks.rows.clear();
+  $("task-rows").replaceChildren();
+  $("tasks-cancel").hidden = true;
+  setText($("tasks-caption"), "Tasks");
+}
 
 setInterval(() => {
-  for (const { item, row: shown } of tasks.rows.values()) renderAge(shown.cells[2], item);
+  for (const { item, row: shown } of tasks.rows.values()) {
+    renderAge(shown.cells[2], item);
+    if (secondsSince(item.expires_at) > 0) reloadPage();
+  }
 }, 1000);
 
 // --- cancel
