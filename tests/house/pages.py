@@ -93,6 +93,7 @@ Ctrl-C in `call` and `tasks watch` ends with 130. Commands with other meanings l
 | `TASKGATE_CONFIG` | configuration; else `taskgate.yaml` or `/etc/taskgate/taskgate.yaml`; `--config` wins |
 | `TASKGATE_ADMIN_URL` | address of the operators' listener; `--admin` wins |
 | `TASKGATE_ADMIN_TOKEN_FILE` | file with an operator's token; `--token` wins |
+| `SSL_CERT_FILE` | authorities that commands trust with `--admin https://…`; else those of the system |
 | `TASKGATE_TOKEN_FILE` | file with the caller's token for `call`; `--token` wins |
 | `NO_COLOR` | any value: no colours |
 | `TASKGATE_DATA_DIR` | directory of the files that `serve` keeps |

@@ -1,5 +1,6 @@
 """The whole gateway behind TLS: hosts know it by https, and nobody makes it say another address."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -16,6 +17,7 @@ from helpers.gateway.process import taskgate
 from helpers.host.host import Host
 from helpers.server import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
+from interaction.operators import OPS, VIEWER, tokens
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource/reports/mcp"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -137,10 +139,63 @@ async def test_what_the_file_says_of_versions_and_of_hosts_certificates_holds(
     assert [bool(each) for each in served] == [False, False, True]
 
 
-def test_files_that_cannot_be_used_end_the_start_with_1_and_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listener", ["server", "admin"])
+def test_files_that_cannot_be_used_end_the_start_with_1_and_a_line(tmp_path: Path, listener: str) -> None:
     section: Any = f'{{listen: "127.0.0.1:0", tls: {{cert_file: "{tmp_path}/none", key_file: "{tmp_path}/none"}}}}'
-    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", server=section, audit={"enabled": False})
+    sections: Any = {listener: section, "audit": {"enabled": False}}
+    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", **sections)
     ended = taskgate("serve", "--config", file, folder=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.splitlines()[-1] == "taskgate: server.tls.cert_file cannot be read: no such file or directory"
+    assert ended.stderr.splitlines()[-1] == (
+        f"taskgate: {listener}.tls.cert_file cannot be read: no such file or directory"
+    )
     assert "Traceback" not in ended.stderr
+
+
+# The operators' listener.
+
+
+@pytest.fixture
+async def operated(server: ScriptedServer, authority: Authority, tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway whose operators use TLS."""
+    tls = {"cert_file": str(tmp_path / "tls.crt"), "key_file": str(tmp_path / "tls.key")}
+    async with serve(configuration({"reports": server.url}, admin={**tokens(tmp_path), "tls": tls})) as gateway:
+        yield gateway
+
+
+async def test_operators_use_the_console_and_the_api_over_https(operated: Gateway, http: aiohttp.ClientSession) -> None:
+    here = operated.operators_origin.replace("http://", "https://")
+    async with http.get(f"{here}/ui") as page:
+        assert (page.status, page.content_type) == (200, "text/html")
+    async with http.post(f"{here}/ui/session", headers={"Authorization": OPS, "Origin": here}) as signed_in:
+        assert signed_in.status == 200
+        assert "Secure" in signed_in.headers["Set-Cookie"].split("; ")
+    async with http.get(f"{here}/api/v1/tasks", headers={"Authorization": VIEWER}) as tasks:
+        assert (tasks.status, (await tasks.json())["items"]) == (200, [])
+    with pytest.raises(aiohttp.ClientError):
+        await operated.operators("/livez")
+
+
+async def test_people_are_told_the_https_address_of_operators(operated: Gateway, http: aiohttp.ClientSession) -> None:
+    here = operated.operators_origin.replace("http://", "https://")
+    async with operated.http.get(f"{operated.origin}/", headers={"Accept": "text/html"}) as page:
+        assert f'<a href="{here}/">' in await page.text()
+    lines = list(operated.service.startup_report().lines())
+    assert f"  operators       {here}" in lines
+    assert f"  console         {here}/ui" in lines
+
+
+async def test_commands_trust_the_authorities_of_ssl_cert_file_alone(
+    operated: Gateway, authority: Authority, tmp_path: Path
+) -> None:
+    here = operated.operators_origin.replace("http://", "https://")
+
+    async def health(url: str, **variables: str) -> tuple[int, str]:
+        ended = await asyncio.to_thread(taskgate, "health", "--admin", url, folder=tmp_path, **variables)
+        return ended.returncode, ended.stderr
+
+    assert await health(here, SSL_CERT_FILE=str(authority.file)) == (0, "")
+    status, told = await health(here)
+    assert (status, "certificate is not trusted" in told, "SSL_CERT_FILE" in told) == (1, True, True)
+    status, told = await health(operated.operators_origin)
+    assert (status, "https:// with admin.tls" in told) == (1, True)

@@ -80,8 +80,9 @@ def _steps(config: GatewayConfig) -> Iterator[Callable[[], object]]:
     if config.auth.context.key_file is not None:
         yield lambda: deployment_keys(config, None, SystemEntropy())
     yield lambda: operator_tokens(config)
-    if (tls := config.server.tls.to_settings()) is not None:
-        yield lambda: made_context(tls)
+    for tls in (config.server.tls.to_settings("server.tls"), config.admin.tls.to_settings("admin.tls")):
+        if tls is not None:
+            yield partial(made_context, tls)
     for name in config.upstreams:
         yield partial(_expect_upstream_tls, config, name)
         yield partial(_expect_client_file, config, name)
@@ -209,6 +210,8 @@ def _check_certificates(config: GatewayConfig, now: datetime, found: Findings) -
     files: list[tuple[str, Path | None]] = [
         ("server.tls.cert_file", config.server.tls.cert_file),
         ("server.tls.client_ca_file", config.server.tls.client_ca_file),
+        ("admin.tls.cert_file", config.admin.tls.cert_file),
+        ("admin.tls.client_ca_file", config.admin.tls.client_ca_file),
     ]
     for name, section in config.upstreams.items():
         files += [(f"upstreams.{name}.tls.{key}", getattr(section.tls, key)) for key in ("ca_file", "cert_file")]

@@ -130,7 +130,7 @@ class PublicListener:
         if self._tls is not None:
             self._certificates = certificates = Certificates(self._tls)
             certificates.load()
-            factory = partial(connections.behind_tls, certificates, self._tls.handshake_timeout)
+            factory = partial(connections.behind_tls, certificates)
         self._acceptor = Acceptor(bound, factory, self._tcp_keepalive)
         if self._certificates is not None:
             self._certificates.watch()
@@ -219,12 +219,9 @@ class _Connections:
         self.connect = partial(HostConnection, terms)
         """Makes the protocol of a connection."""
 
-    def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
-        """Return a connection under TLS, which has `timeout` for its handshake.
-
-        After the handshake it makes its HostConnection with `connect`.
-        """
-        return TlsWire(certificates.context, self.connect, timeout, self._wires)
+    def behind_tls(self, certificates: Certificates) -> TlsWire:
+        """Return a connection under TLS. After its handshake it makes its HostConnection with `connect`."""
+        return TlsWire(certificates.context, self.connect, certificates.handshake_timeout, self._wires)
 
     def retire(self) -> None:
         """Close each connection after its next answer."""

@@ -12,6 +12,9 @@ It has its own port and limits, and carries no MCP messages. A request whose Hos
 address, localhost or name of `admin.allowed_hosts` gets 421. Answers repeat nothing of a request
 and contain no version.
 
+With `admin.tls` each connection begins with a handshake, and counts as one without a request until
+that is done.
+
 A stranger without a token may open any number of connections, and a probe has to get in. So a new
 connection evicts one that waits for its peer, unless the request of that has a right token. A
 connection waits for a head, or for its answer to be read. Work without a token is bounded.
@@ -39,6 +42,7 @@ from taskgate.admission.rates import address_block
 from taskgate.listener.answers import FRONT_PAGE, PAGE_HEADERS
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
 from taskgate.listener.peers import read_peer
+from taskgate.listener.tls import Certificates, TlsSettings, TlsWire
 from taskgate.operators.access import UNCONFIGURED, ApiError, OperatorAccess, Role
 from taskgate.system.log_throttle import Throttle
 from taskgate.system.timer_wheel import TimerWheel
@@ -148,6 +152,7 @@ class OperatorsListener:
         self._sending: set[asyncio.Task[Any]] = set()
         self._runner: web.ServerRunner | None = None
         self._server: _Server | None = None
+        self._certificates: Certificates | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
             FRONT_PAGE: self._answer_page,
             _LIVEZ: self._answer_livez,
@@ -166,11 +171,18 @@ class OperatorsListener:
         """Whether the API and the console are served."""
         return self._api is not None
 
-    async def start(self, host: str, port: int, bounds: ConnectionSettings = BOUNDS) -> tuple[str, int]:
-        """Listen, and return the address; port 0 takes a free one. Raises OSError."""
+    async def start(
+        self, host: str, port: int, bounds: ConnectionSettings = BOUNDS, tls: TlsSettings | None = None
+    ) -> tuple[str, int]:
+        """Listen, and return the address; port 0 takes a free one. Raises OSError or TlsRefused."""
+        if tls is not None:
+            self._certificates = Certificates(tls)
+            self._certificates.load()
+            self._certificates.watch()
         self._server = _Server(
             self._answer,
             bounds=bounds,
+            certificates=self._certificates,
             access_log=None,
             keepalive_timeout=_IDLE_SECONDS,
             lingering_time=0,
@@ -201,8 +213,10 @@ class OperatorsListener:
             sending.cancel()
         if runner is not None:
             await runner.cleanup()
+        if self._certificates is not None:
+            self._certificates.close()
         if self._server is not None:
-            self._server.heads.close()
+            self._server.close()
         if self._api is not None:
             await self._api.close()
 
@@ -429,26 +443,40 @@ async def _body_of(received: web.BaseRequest, seconds: float) -> bytes:
 
 
 class _Server(web.Server):
-    """The factory of connections, which has their places. `heads` has their timers."""
+    """The factory of connections, which has their places. `heads` has their timers.
+
+    With `certificates` they are under TLS.
+    """
 
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         *,
         bounds: ConnectionSettings,
+        certificates: Certificates | None,
         **options: Any,
     ) -> None:
         super().__init__(handler, **options)
         self._bounds = bounds
+        self._certificates = certificates
+        self._wires: set[TlsWire] = set()
         self.heads = TimerWheel(bounds.head_timeout.total_seconds())
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
-        open_ = self._open()
+        open_: list[_Connection | _Wire] = [*self._open(), *self._handshakes()]
         while len(open_) >= MOST_CONNECTIONS:
             evicted = _to_evict(open_)
             open_.remove(evicted)
             evicted.evict()
-        return _Connection(self, self._bounds, loop=self._loop, **self._kwargs)
+        if self._certificates is None:
+            return self._connect()
+        return _Wire(self._certificates.context, self._connect, self._certificates.handshake_timeout, self._wires)
+
+    def close(self) -> None:
+        """Abort the handshakes, and stop the timers. The connections are closed already."""
+        for each in self._handshakes():
+            each.evict()
+        self.heads.close()
 
     def admit(self, connection: "_Connection", *, has_token: bool) -> None:
         """Take a place for a request that is no probe. Raises ApiError (503).
@@ -471,8 +499,18 @@ class _Server(web.Server):
             if isinstance(each, _Connection) and not transport.is_closing()
         ]
 
+    def _handshakes(self) -> list["_Wire"]:
+        return [
+            each
+            for each in self._wires
+            if isinstance(each, _Wire) and not each.is_established and not each.is_closing()
+        ]
 
-def _to_evict(open_: Sequence["_Connection"]) -> "_Connection":
+    def _connect(self) -> "_Connection":
+        return _Connection(self, self._bounds, loop=self._loop, **self._kwargs)
+
+
+def _to_evict(open_: Sequence["_Connection | _Wire"]) -> "_Connection | _Wire":
     """The connection that is evicted for a new one, so that each probe is answered.
 
     A few new ones, and a few that only probe, are last. Of its kind it is one of the address that has
@@ -490,6 +528,26 @@ def _to_evict(open_: Sequence["_Connection"]) -> "_Connection":
         found = others or probes or new or [each for each in open_ if each.only_probes] or list(open_)
     count = Counter(each.block for each in found)
     return min(found, key=lambda each: (-count[each.block], each.waits_since))
+
+
+class _Wire(TlsWire):
+    """A connection under TLS. During its handshake it has the place of one without a request."""
+
+    was_used: Final = False
+    is_waiting: Final = True
+    only_probes: Final = True
+    block = ""
+    waits_since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        super().connection_made(transport)
+        self.block = _block_of(transport)
+        self.waits_since = asyncio.get_running_loop().time()
+
+    def evict(self) -> None:
+        """End it at once."""
+        self.abort()
 
 
 class _Connection(web.RequestHandler):
@@ -552,7 +610,7 @@ class _Connection(web.RequestHandler):
         # So that the watch sees each byte that waits, also of a short answer.
         connected.set_write_buffer_limits(high=0)
         self._write = WriteWatch(self._bounds, connected)
-        self.block = address_block(read_peer((transport.get_extra_info("peername") or ("",))[0])[1])
+        self.block = _block_of(transport)
         super().connection_made(transport)
         self._head.begin()
 
@@ -603,6 +661,10 @@ class _Connection(web.RequestHandler):
         sent.
         """
         _report("a connection failed", 500, kw.get("exc_info"))
+
+
+def _block_of(transport: asyncio.BaseTransport) -> str:
+    return address_block(read_peer((transport.get_extra_info("peername") or ("",))[0])[1])
 
 
 def _connection_of(received: web.BaseRequest) -> _Connection:

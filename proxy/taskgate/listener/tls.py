@@ -1,13 +1,13 @@
-"""TLS of the public listener: `Certificates`, which are reloaded when their files change, and
-`TlsWire`, one connection.
+"""TLS of the listeners: `Certificates`, which are reloaded when their files change, and `TlsWire`,
+one connection.
 
-`PublicListener` calls `Certificates.load` at its start, `watch` to have the files checked from then
+Each listener calls `Certificates.load` at its start, `watch` to have the files checked from then
 on, and `close`. Only a certificate and a key that match are used. No message contains a path or
 anything of a key.
 
-`PublicListener` makes a `TlsWire` for each accepted connection if TLS is on. That is the transport
-of a protocol above and the protocol of the socket below. It first does the handshake. Then it makes
-the protocol above, a `HostConnection`, and from then on decrypts for it and encrypts what it
+A listener makes a `TlsWire` for each accepted connection if TLS is on. That is the transport of a
+protocol above and the protocol of the socket below. It first does the handshake. Then it makes the
+protocol above, such as a `HostConnection`, and from then on decrypts for it and encrypts what it
 writes. A handshake that fails or takes too long ends the connection, and no protocol is made.
 Unsent bytes wait only in the socket's transport, so that a slow reader has the same effect as
 without TLS. Nothing of a peer is logged.
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -31,7 +32,6 @@ LOOK_INTERVAL: Final = timedelta(seconds=5)
 """The interval of checks for changed files."""
 HANDSHAKE_TIMEOUT: Final = timedelta(seconds=10)
 
-_KEY: Final = "server.tls.key_file"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _DEMANDS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
@@ -50,8 +50,12 @@ class TlsRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """The operator's TLS settings. `client_ca_file` is given unless `client_auth` is `none`."""
+    """The operator's TLS settings. `client_ca_file` is given unless `client_auth` is `none`.
 
+    Errors name the keys of `section`.
+    """
+
+    section: Literal["server.tls", "admin.tls"] = "server.tls"
     cert_file: Path
     key_file: Path
     min_version: Literal["1.2", "1.3"] = "1.2"
@@ -64,7 +68,7 @@ class TlsSettings:
     def files(self) -> tuple[tuple[str, Path], ...]:
         """The files with their configuration keys."""
         named = ("cert_file", self.cert_file), ("key_file", self.key_file), ("client_ca_file", self.client_ca_file)
-        return tuple((f"server.tls.{key}", path) for key, path in named if path is not None)
+        return tuple((f"{self.section}.{key}", path) for key, path in named if path is not None)
 
 
 class Certificates:
@@ -91,6 +95,11 @@ class Certificates:
         """The newest usable context. Open connections keep theirs."""
         assert self._context is not None, "load() comes first"
         return self._context
+
+    @property
+    def handshake_timeout(self) -> timedelta:
+        """How long a handshake may take."""
+        return self._settings.handshake_timeout
 
     def load(self) -> None:
         """Read the files for the first time. Raises TlsRefused."""
@@ -127,7 +136,7 @@ class Certificates:
             self._rejected = identities
             return
         self._loaded, self._rejected, self._logged = identities, None, None
-        _log.info("the new certificate is in use")
+        _log.info("the new certificate is in use", extra={"section": self._settings.section})
 
     def _identities(self) -> tuple[_FileIdentity, ...]:
         """Return the identities of the files, which change with contents and permissions."""
@@ -146,14 +155,16 @@ def made_context(settings: TlsSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(settings.cert_file, settings.key_file, password=_no_passphrase)
+        context.load_cert_chain(
+            settings.cert_file, settings.key_file, password=partial(_no_passphrase, settings.section)
+        )
     except OSError as error:
-        raise TlsRefused(_reason_of(error)) from None
+        raise TlsRefused(_reason_of(error, settings.section)) from None
     if settings.client_ca_file is not None:
         try:
             context.load_verify_locations(settings.client_ca_file)
         except OSError:
-            raise TlsRefused("server.tls.client_ca_file holds no usable certificate") from None
+            raise TlsRefused(f"{settings.section}.client_ca_file holds no usable certificate") from None
     context.verify_mode = _DEMANDS[settings.client_auth]
     return context
 
@@ -164,24 +175,24 @@ def _check_readable(key: str, path: Path) -> None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise TlsRefused(f"{key} is not a file")
         with path.open("rb") as file:
-            exposed = key == _KEY and is_exposed(path, os.fstat(file.fileno()).st_mode, key)
+            exposed = key.endswith(".key_file") and is_exposed(path, os.fstat(file.fileno()).st_mode, key)
     except OSError as error:
         raise TlsRefused(f"{key} cannot be read: {os.strerror(error.errno or 0).lower()}") from None
     if exposed:
         raise TlsRefused(f"{key} {ADVICE}")
 
 
-def _no_passphrase() -> bytes:
+def _no_passphrase(section: str) -> bytes:
     """Refuse an encrypted key. Without this function the library would ask at the terminal."""
-    raise TlsRefused("server.tls.key_file is protected by a passphrase; use a key file without one")
+    raise TlsRefused(f"{section}.key_file is protected by a passphrase; use a key file without one")
 
 
-def _reason_of(error: OSError) -> str:
+def _reason_of(error: OSError, section: str) -> str:
     reason = getattr(error, "reason", None)
     if reason == "KEY_VALUES_MISMATCH":
-        return "server.tls.key_file does not match the certificate in server.tls.cert_file"
+        return f"{section}.key_file does not match the certificate in {section}.cert_file"
     detail = f": {reason.replace('_', ' ').lower()}" if isinstance(reason, str) else ""
-    return f"server.tls.cert_file and server.tls.key_file hold no usable certificate and key{detail}"
+    return f"{section}.cert_file and {section}.key_file hold no usable certificate and key{detail}"
 
 
 def _identity_of(path: Path) -> _FileIdentity:
@@ -219,6 +230,11 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         self._is_over = False
         self._wires = wires
         self.lost: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the handshake is done."""
+        return self._protocol is not None
 
     def hurry(self, seconds: float) -> None:
         """Abort the connection in that many seconds, unless its handshake is done by then."""

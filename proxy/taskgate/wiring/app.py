@@ -279,10 +279,11 @@ class Service:
         # Each part is added to `closers` as it opens, so that `close` also works after an error.
         config, clock, closers, telemetry = self._config, self._environment.clock, self._closers, self._telemetry
         set_operators(self._access, config, operator_tokens(config))
+        listen, tls = config.admin.listen, config.admin.tls.to_settings("admin.tls")
         try:
-            self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port)
+            self.admin_address = await self._admin.start(listen.host, listen.port, tls=tls)
         except OSError as error:
-            raise _refused("admin.listen", config.admin.listen, error) from None
+            raise _refused("admin.listen", listen, error) from None
         closers.add(self._admin.close)
         lag = LoopLag(self._tick)
         lag.start()

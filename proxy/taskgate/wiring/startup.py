@@ -31,6 +31,7 @@ class StartupReport(NamedTuple):
     """A started gateway.
 
     - `listen`, `admin`: HOST:PORT of the listeners for hosts and for operators
+    - `admin_url`: the URL of the listener for operators
     - `mounts`: in the order of the configuration
     - `store`: the backend; `store_place`: its file or URL, None for one in memory
     - `data_directory`: None if nothing is in it
@@ -42,6 +43,7 @@ class StartupReport(NamedTuple):
     version: str
     listen: str
     admin: str
+    admin_url: str
     mounts: tuple[MountReport, ...]
     store: str
     store_place: str | None
@@ -63,8 +65,8 @@ class StartupReport(NamedTuple):
         yield ""
         key = "" if token is None else f"#token={token}"
         for name, text in (
-            ("operators", f"http://{self.admin}"),
-            *((("console", f"http://{self.admin}/ui{key}"),) if self.has_console else ()),
+            ("operators", self.admin_url),
+            *((("console", f"{self.admin_url}/ui{key}"),) if self.has_console else ()),
             *((("its token", token_file),) if token_file else ()),
             ("store", self.store if self.store_place is None else f"{self.store}, {self.store_place}"),
             ("data directory", self.data_directory or "none"),
@@ -89,6 +91,7 @@ def startup_report(
         version=__version__,
         listen=str(BindAddress(host=listen[0], port=listen[1])),
         admin=str(BindAddress(host=admin[0], port=admin[1])),
+        admin_url=_admin_url(config, admin),
         mounts=tuple(
             MountReport(name, resource_of(config, listen[1], upstream.path), shown_server(config, name))
             for name, upstream in config.upstreams.items()
@@ -100,6 +103,11 @@ def startup_report(
         proxies=tuple(map(hide, config.to_egress().lines())),
         has_console=has_console,
     )
+
+
+def _admin_url(config: GatewayConfig, admin: tuple[str, int]) -> str:
+    scheme = "http" if config.admin.tls.cert_file is None else "https"
+    return f"{scheme}://{BindAddress(host=admin[0], port=admin[1])}"
 
 
 def shown_server(config: GatewayConfig, upstream: str) -> str:
@@ -155,9 +163,9 @@ def hosts_page(config: GatewayConfig, port: int, admin: tuple[str, int]) -> byte
                 f"<p>{escape(name)}: <code>{escape(url)}</code></p>",
                 f"<pre>claude mcp add --transport http {escape(shlex.quote(name))} {escape(shlex.quote(url))}</pre>",
             ]
-        operators = BindAddress(host=admin[0], port=admin[1])
-        if operators.is_loopback:
-            lines.append(f'<p>For operators: <a href="http://{operators}/">http://{operators}/</a></p>')
+        if BindAddress(host=admin[0], port=admin[1]).is_loopback:
+            operators = _admin_url(config, admin)
+            lines.append(f'<p>For operators: <a href="{operators}/">{operators}/</a></p>')
     else:
         lines.append("<p>Add the URL of a server to a host, with its path. Who operates this gateway knows it.</p>")
     return _page("taskgate", lines)

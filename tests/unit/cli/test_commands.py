@@ -171,12 +171,13 @@ def test_check_refuses_a_key_of_the_audit_log_as_serve_does(tmp_path: Path, key:
         ({"auth": "{mode: none, context: {key_file: FILE}}"}, "auth.context.key_file: "),
         ({"admin": '{listen: "127.0.0.1:0", token_file: FILE}'}, "admin.token_file: "),
         ({"server": '{listen: "127.0.0.1:0", tls: {cert_file: FILE, key_file: FILE}}'}, "server.tls."),
+        ({"admin": '{listen: "127.0.0.1:0", tls: {cert_file: FILE, key_file: FILE}}'}, "admin.tls."),
         (
             {"upstreams": '{a: {path: /a, url: "https://a", tls: {cert_file: FILE, key_file: FILE}}}'},
             "upstreams.a.tls.",
         ),
     ],
-    ids=["contexts", "operators", "listener", "server"],
+    ids=["contexts", "operators", "listener", "listener for operators", "server"],
 )
 @pytest.mark.parametrize(("content", "mode"), [(None, 0), (b"c2hvcnQ=", 0o600), (b"a" * 64, 0o604)])
 def test_check_refuses_a_file_with_a_key_as_serve_does(

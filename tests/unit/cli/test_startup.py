@@ -192,7 +192,7 @@ def test_a_format_that_is_chosen_has_no_banner(tmp_path: Path, format: str) -> N
 
 def test_a_banner_aligns_urls_and_says_what_is_not_there() -> None:
     mounts = MountReport("a", "http://h/a", "npx"), MountReport("bb", "http://h/longer", "http://s/mcp")
-    report = StartupReport("1.2", "h:1", "[::1]:2", mounts, "memory", None, None, ())
+    report = StartupReport("1.2", "h:1", "[::1]:2", "http://[::1]:2", mounts, "memory", None, None, ())
     assert list(report.lines()) == [
         "taskgate 1.2",
         "",

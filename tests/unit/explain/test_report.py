@@ -465,15 +465,16 @@ def with_certificate(folder: Path, pair: tuple[bytes, bytes]) -> None:
     [(-45, "is not valid before "), (0, "expires on "), (45, "expired on ")],
     ids=["not yet", "soon", "over"],
 )
-def test_a_certificate_is_judged_by_its_times(tmp_path: Path, days: int, told: str) -> None:
+@pytest.mark.parametrize("listener", ["server", "admin"])
+def test_a_certificate_is_judged_by_its_times(tmp_path: Path, days: int, told: str, listener: str) -> None:
     with_certificate(tmp_path, Authority(tmp_path).pair())
-    file = written(tmp_path, server=f"{{listen: '127.0.0.1:0', {TLS}}}")
+    file = written(tmp_path, **{listener: f"{{listen: '127.0.0.1:0', {TLS}}}"})
     environment = {"TASKGATE_DATA_DIR": str(tmp_path / "data")}
     now = datetime.now(UTC) + timedelta(days=days)
     found = check_configuration(load(file, {}), environment, is_running=False, now=now)
     assert found.errors == []
     [warning] = found.warnings
-    assert (warning.key, told in warning.message) == ("server.tls.cert_file", True)
+    assert (warning.key, told in warning.message) == (f"{listener}.tls.cert_file", True)
 
 
 NAMES = {

@@ -15,6 +15,7 @@ from helpers.host.raw import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
 from taskgate.listener.operations import BOUNDS, OperatorsListener
+from taskgate.listener.tls import TlsSettings
 from taskgate.operators.access import Operator, OperatorAccess, Role
 from taskgate.operators.api import OperatorsApi
 from taskgate.operators.console.page import ConsolePage
@@ -94,11 +95,13 @@ class Operated:
 
 
 @asynccontextmanager
-async def operating(operated: Operated | None = None, **limits: timedelta) -> AsyncIterator[Operated]:
-    """One that knows the token, with these limits of `BOUNDS`."""
+async def operating(
+    operated: Operated | None = None, tls: TlsSettings | None = None, **limits: timedelta
+) -> AsyncIterator[Operated]:
+    """One that knows the token, with these limits of `BOUNDS`, and with TLS if that is given."""
     operated = operated or Operated()
     operated.access.replace({TOKEN.encode(): Operator("token_file", Role.OPERATOR)})
-    operated.address = await operated.listener.start("127.0.0.1", 0, replace(BOUNDS, **limits))
+    operated.address = await operated.listener.start("127.0.0.1", 0, replace(BOUNDS, **limits), tls)
     try:
         yield operated
     finally:

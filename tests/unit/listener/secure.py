@@ -14,6 +14,7 @@ from helpers.host.raw import RawHost
 from helpers.waiting import bounded
 from taskgate.listener.tls import TlsSettings
 from unit.listener.gate import Gate, opened
+from unit.listener.operating import Operated
 
 OFTEN = timedelta(seconds=0.001)
 
@@ -66,7 +67,9 @@ class Papers:
         return TlsSettings(**files | changes)
 
     @asynccontextmanager
-    async def host(self, gate: Gate, context: ssl.SSLContext | None = None, limit: int = 2**20) -> AsyncIterator[Any]:
+    async def host(
+        self, gate: Gate | Operated, context: ssl.SSLContext | None = None, limit: int = 2**20
+    ) -> AsyncIterator[Any]:
         """A connection for the length of a block."""
         trust = context or self.authority.trusting()
         async with bounded():

@@ -78,13 +78,14 @@ REFUSED: dict[str, tuple[Callable[[Papers], dict[str, Any]], str]] = {
 }
 
 
+@pytest.mark.parametrize("section", ["server.tls", "admin.tls"])
 @pytest.mark.parametrize(("spoil", "words"), REFUSED.values(), ids=REFUSED)
 def test_files_that_cannot_be_used_are_refused_in_one_line(
-    made: Papers, spoil: Callable[[Papers], dict[str, Any]], words: str
+    made: Papers, spoil: Callable[[Papers], dict[str, Any]], words: str, section: str
 ) -> None:
     with pytest.raises(TlsRefused) as refused:
-        made_context(made.settings(**spoil(made)))
-    assert str(refused.value).startswith(words)
+        made_context(made.settings(section=section, **spoil(made)))
+    assert str(refused.value).startswith(words.replace("server.tls", section))
     assert "\n" not in str(refused.value)
     assert str(made.folder) not in str(refused.value)
 

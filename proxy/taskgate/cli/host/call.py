@@ -295,7 +295,7 @@ def _from_configuration(file: Path, upstream: str) -> tuple[str, str]:
         base = public
     else:
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(listen.host)  # noqa: S104 - compared, not bound
-        scheme = "http" if config.server.tls.to_settings() is None else "https"
+        scheme = "http" if config.server.tls.cert_file is None else "https"
         base = f"{scheme}://{listen}" if host is None else f"{scheme}://{host}:{listen.port}"
     if upstream.startswith("/"):
         return base, upstream

@@ -8,6 +8,7 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -187,6 +188,14 @@ class AdminClient:
             yield
         except TimeoutError:
             raise self._unreachable(f"no answer within {timeout:g} s") from None
+        except SSLCertVerificationError as error:
+            advice = "name the file of a private authority in SSL_CERT_FILE"
+            raise self._unreachable(
+                f"its certificate is not trusted ({error.verify_message.rstrip('.')}); {advice}"
+            ) from None
+        except SSLError as error:
+            reason = (error.reason or "no handshake").replace("_", " ").lower()
+            raise self._unreachable(f"TLS failed: {reason}") from None
         except OSError as error:
             raise self._unreachable(error.strerror or type(error).__name__) from None
         except UnicodeError:
@@ -197,7 +206,7 @@ class AdminClient:
     def _unreachable(self, reason: str) -> GatewayUnreachable:
         return GatewayUnreachable(
             f"cannot ask the operators' listener at {self.url}: {reason}. Start the gateway, or name the address of "
-            "its admin.listen with --admin URL."
+            "its admin.listen with --admin URL (https:// with admin.tls)."
         )
 
 

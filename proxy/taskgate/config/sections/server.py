@@ -45,11 +45,10 @@ from taskgate.operators.access import OWN_TOKEN
 from taskgate.streams.event_limits import EVENT_LIMITS, EventLimit, EventLimits
 
 _LISTEN, _ADMIN_LISTEN = ("server", "listen"), ("admin", "listen")
-_TLS = ("server", "tls")
 
 
 class TlsSection(Section):
-    """TLS of the listener for hosts. Changed files are read again without a restart."""
+    """TLS of a listener. Changed files are read again without a restart."""
 
     cert_file: FilePath | None = None
     """The certificate and its intermediate certificates, in PEM; null means plain HTTP."""
@@ -58,15 +57,16 @@ class TlsSection(Section):
     min_version: Literal["1.2", "1.3"] = "1.2"
     """The oldest accepted version of TLS, in quotes."""
     client_auth: Literal["none", "optional", "require"] = "none"
-    """Whether hosts must show a client certificate. It has no part in who owns a task."""
+    """Whether clients must show a certificate. It replaces no token, and has no part in who owns a task."""
     client_ca_file: FilePath | None = None
-    """The certificate authorities for certificates of hosts, in PEM."""
+    """The certificate authorities for certificates of clients, in PEM."""
 
-    def to_settings(self) -> TlsSettings | None:
-        """Return the settings of TLS, None for plain HTTP."""
+    def to_settings(self, section: Literal["server.tls", "admin.tls"]) -> TlsSettings | None:
+        """Return the settings of TLS, None for plain HTTP. `section` is the place of this one in the file."""
         if self.cert_file is None or self.key_file is None:
             return None
         return TlsSettings(
+            section=section,
             cert_file=self.cert_file,
             key_file=self.key_file,
             min_version=self.min_version,
@@ -191,7 +191,7 @@ class ServerSection(Section):
             allowed_clients=self.allowed_clients,
             trusted_proxies=self.trusted_proxies,
             forwarded_header=self.forwarded_header,
-            tls=self.tls.to_settings(),
+            tls=self.tls.to_settings("server.tls"),
         )
 
     def to_event_limits(self) -> EventLimits:
@@ -224,6 +224,7 @@ class AdminSection(Section):
     """HOST:PORT. With auth.mode none it must be a loopback address, unless auth.allow_insecure;
     port 0 means any free port.
     """
+    tls: TlsSection = TlsSection()
     allowed_hosts: tuple[HostName, ...] = ()
     """Accepted names in the Host header, with any port; *.example.com is all names below example.com.
 
@@ -247,7 +248,7 @@ class AdminSection(Section):
 
 
 def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
-    """Find conflicts between the two listen addresses, and between the keys of `server.tls`."""
+    """Find conflicts between the two listen addresses, and between the keys of TLS."""
     ours = value_at((raw, defaults), _LISTEN, read_listen)
     theirs = value_at((raw, defaults), _ADMIN_LISTEN, read_listen)
     if ours and theirs and ours.overlaps(theirs):
@@ -255,18 +256,25 @@ def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         yield conflict_between(raw, defaults, _LISTEN, _ADMIN_LISTEN, (words, words))
 
     yield from _token_conflicts(raw)
-    tls = mapping_at(raw, *_TLS)
+    yield from _tls_conflicts(raw, "server")
+    yield from _tls_conflicts(raw, "admin")
+
+
+def _tls_conflicts(raw: object, listener: str) -> Iterator[Conflict]:
+    """Find conflicts between the keys of `tls` of a listener."""
+    where = (listener, "tls")
+    tls, named = mapping_at(raw, *where), f"{listener}.tls"
     for one, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
         if tls.get(one) is not None and tls.get(other) is None:
-            yield (*_TLS, one), f"must not be given without server.tls.{other}"
+            yield (*where, one), f"must not be given without {named}.{other}"
     asks = tls.get("client_auth") in ("optional", "require")
     if asks and tls.get("client_ca_file") is None:
-        yield (*_TLS, "client_auth"), "must not be given without server.tls.client_ca_file, unless it is none"
+        yield (*where, "client_auth"), f"must not be given without {named}.client_ca_file, unless it is none"
     elif asks and tls.get("cert_file") is None:
-        yield (*_TLS, "client_auth"), "must not be given without server.tls.cert_file, unless it is none"
+        yield (*where, "client_auth"), f"must not be given without {named}.cert_file, unless it is none"
     if tls.get("client_ca_file") is not None and tls.get("client_auth", "none") == "none":
         why = "which asks for no certificate"
-        yield (*_TLS, "client_ca_file"), f"must not be given with server.tls.client_auth none, {why}"
+        yield (*where, "client_ca_file"), f"must not be given with {named}.client_auth none, {why}"
 
 
 def _token_conflicts(raw: object) -> Iterator[Conflict]:

@@ -119,7 +119,7 @@ def _session_of(
 
 
 def _cookie(key: str, seconds: int, headers: Mapping[str, str]) -> str:
-    # The listener has no TLS of its own. In front of it, the origin tells.
+    # TLS may end in front of the listener, so the origin tells.
     secure = "; Secure" if headers.get("Origin", "").lower().startswith("https:") else ""
     return f"{COOKIE}={key}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
