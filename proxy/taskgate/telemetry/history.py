@@ -81,7 +81,7 @@ class Levels(Counts):
         self._present = 0
 
     def note(self, at: float, level: int) -> None:
-        """See a level."""
+        """Take the present level. The second keeps the largest."""
         place = self._advance(at) % SECONDS
         self._values[place] = max(self._values[place], level)
         self._present = level
