@@ -4,7 +4,7 @@ import {
   $, badge, button, cell, clockTime, curve, duration, element, emptyRow, link, measured, momentOf, more, replaceRows, row,
   secondsSince, setText, takeTime,
 } from "./elements.js";
-import { api, latest, mayAct } from "./requests.js";
+import { api, latest, mayAct, session } from "./requests.js";
 import { useOf } from "./lists.js";
 import { fillServers, holdButton } from "./servers.js";
 import { addressOf, caller, cancelTask, ENDED, renderProgress, statusNote } from "./tasks.js";
@@ -21,6 +21,8 @@ const UNFINISHED = { status: "working,input_required" };
 export async function loadOverview({ isWhole = true } = {}) {
   const errors = [];
   const read = async (kind, path, show) => {
+    // The operator may sign out between two parts.
+    if (!session.account) return null;
     try {
       const found = await latest(kind, "GET", path);
       if (found !== null) show(found);
