@@ -91,7 +91,7 @@ def task(number: int, **changes: Any) -> dict[str, Any]:
         "reference": f"t_{number:022d}", "upstream": "reports", "tool": f"tool-{number}", "status": "working",
         "tool_error": False, "is_queued": False, "queue_position": None, "progress": None, "caller": "c_anonymous",
         "tenant": None, "created_at": "2026-11-28T07:00:00Z", "updated_at": "2026-11-28T07:00:00Z",
-        "expires_at": "2026-11-28T08:00:00Z", "replica": "a", "is_retrieved": False, "at": "2026-11-28T07:00:00Z",
+        "expires_at": "2026-11-28T09:00:00Z", "replica": "a", "is_retrieved": False, "at": "2026-11-28T07:00:00Z",
     } | changes  # fmt: skip
 
 

@@ -180,9 +180,8 @@ async def test_people_are_told_the_https_address_of_operators(operated: Gateway,
     here = operated.operators_origin.replace("http://", "https://")
     async with operated.http.get(f"{operated.origin}/", headers={"Accept": "text/html"}) as page:
         assert f'<a href="{here}/">' in await page.text()
-    lines = list(operated.service.startup_report().lines())
-    assert f"  operators       {here}" in lines
-    assert f"  console         {here}/ui" in lines
+    assert f"  operators       {here}" in operated.banner
+    assert f"  console         {here}/ui" in operated.banner
 
 
 async def test_commands_trust_the_authorities_of_ssl_cert_file_alone(

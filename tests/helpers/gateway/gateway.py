@@ -124,6 +124,11 @@ class Gateway:
         address, port = self.service.admin_address
         return f"http://{address}:{port}"
 
+    @property
+    def banner(self) -> list[str]:
+        """What a terminal is told at the start."""
+        return list(self.service.startup_report().lines())
+
     async def operators(self, path: str, verb: str = "GET", **headers: str) -> tuple[int, str]:
         """Status and body of a request to the operators' listener."""
         url = f"{self.operators_origin}{path}"
