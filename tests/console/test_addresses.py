@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.async_api import Browser, expect
 
-from console.standins import EventStream, answer
+from console.standins import REFUSALS, answer
 from console.story import CAUSE
 from console.visitor import NARROW, WIDE, Visitor
 from helpers.gateway.gateway import Gateway
@@ -82,7 +82,11 @@ async def test_a_filter_that_the_page_or_the_gateway_does_not_know_leaves_no_row
     await (await gateway.greeted()).start("report")
     await visitor.sign_in()
     page = visitor.page
-    for query, words in (("client=x", "the page has no filter client"), ("status=bogus", "status")):
+    for query, words in (
+        ("client=x", "the page has no filter client"),
+        ("length=1", "the page has no filter length"),
+        ("status=bogus", "status"),
+    ):
         await visitor.go("Tasks")
         await expect(visitor.row("report")).to_have_count(1)
         await page.goto(f"{visitor.origin}/ui/tasks?{query}")
@@ -177,11 +181,13 @@ async def test_sessions_are_listed_and_one_is_ended(gateway: Gateway, visitor: V
     assert (await host.ask("ping")).error is not None
 
 
-async def test_times_are_shown_in_utc_if_the_operator_wants(gateway: Gateway, visitor: Visitor) -> None:
-    await EventStream.of(visitor.page)
-    await visitor.sign_in(view="Overview")
-    utc = visitor.page.get_by_role("button", name="UTC")
-    await expect(utc).to_have_attribute("aria-pressed", "false")
-    await utc.click()
-    await visitor.page.reload()
-    await expect(utc).to_have_attribute("aria-pressed", "true")
+async def test_times_are_of_the_zone_of_the_browser_or_utc(browser: Browser, gateway: Gateway) -> None:
+    async with Visitor.of(browser, gateway, WIDE, zone="Asia/Tokyo") as visitor:
+        await answer(visitor.page, "refusals?*", REFUSALS)
+        await visitor.sign_in(view="Refusals")
+        shown = visitor.page.locator("#refusal-rows time").first
+        await expect(shown).to_have_text("16:00:00")
+        await visitor.page.get_by_role("button", name="UTC").click()
+        await expect(shown).to_have_text("07:00:00")
+        await visitor.page.reload()
+        await expect(shown).to_have_text("07:00:00")

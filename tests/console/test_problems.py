@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Route, expect
 
-from console.standins import answer
+from console.standins import EventStream, answer
 from console.story import CAUSE
 from console.visitor import Visitor
 from helpers.gateway.gateway import Gateway
@@ -78,6 +78,24 @@ async def test_what_cannot_be_read_leaves_the_other_parts_and_its_error_goes_wit
     await page.unroute("**/api/v1/callers?*")
     await visitor.go("Overview")
     await expect(page.locator("#message")).to_be_hidden()
+
+
+async def test_an_error_stays_as_long_as_what_it_is_about_is_refused(visitor: Visitor) -> None:
+    page = visitor.page
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=503, json={"error": {"code": "busy", "message": "too many requests"}})
+
+    await page.route("**/api/v1/history", refuse)
+    stream = await EventStream.of(page)
+    await visitor.sign_in(view="Servers")
+    await expect(page.locator("#message")).to_have_text("Servers: too many requests")
+    async with page.expect_response("**/api/v1/history") as again:
+        await stream.open()
+    await (await again.value).finished()
+    # What a later request of the page gets is read after the answer before it.
+    await page.evaluate("fetch('/api/v1/upstreams').then((each) => each.json()).then(() => null)")
+    await expect(page.locator("#message")).to_have_text("Servers: too many requests")
 
 
 async def test_a_gateway_that_is_well_has_no_problem(visitor: Visitor) -> None:

@@ -29,11 +29,16 @@ class Visitor:
     @classmethod
     @asynccontextmanager
     async def of(
-        cls, browser: Browser, gateway: Gateway, size: tuple[int, int], scheme: Literal["light", "dark"] = "light"
+        cls,
+        browser: Browser,
+        gateway: Gateway,
+        size: tuple[int, int],
+        scheme: Literal["light", "dark"] = "light",
+        zone: str = "UTC",
     ) -> AsyncIterator["Visitor"]:
         """A new page that has cookies of its own."""
         view = {"width": size[0], "height": size[1]}
-        context = await browser.new_context(viewport=view, color_scheme=scheme, locale="en-GB", timezone_id="UTC")  # type: ignore[arg-type]
+        context = await browser.new_context(viewport=view, color_scheme=scheme, locale="en-GB", timezone_id=zone)  # type: ignore[arg-type]
         context.set_default_timeout(PATIENCE_MS)
         visitor = cls(await context.new_page(), gateway)
         visitor.page.on("pageerror", visitor.throw)

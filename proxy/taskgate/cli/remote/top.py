@@ -129,10 +129,10 @@ class _TopView:
     def note(self, notice: Notice) -> None:
         reference = notice.data.get("reference")
         if notice.name == "task" and isinstance(reference, str):
-            times = {**self._times, reference: (notice.data.get("created_at"), notice.data.get("ended_at"))}
-            if len(times) > _MOST_NOTED:
-                del times[next(iter(times))]
-            self._times = times
+            self._times.pop(reference, None)
+            self._times[reference] = (notice.data.get("created_at"), notice.data.get("ended_at"))
+            if len(self._times) > _MOST_NOTED:
+                del self._times[next(iter(self._times))]
 
     def press(self, key: str) -> bool:
         if key != "s":
@@ -162,7 +162,8 @@ class _TopView:
         if watched is None or watched < 1:
             return ""
         span = min(_SPAN, int(watched))
-        times = self._times.values()
+        # A copy in one step: the other thread goes on.
+        times = list(self._times.values())
         began, ended = (sum(_is_within(each[at], now, span) for each in times) for at in (0, 1))
         return f", in {span} s {began} began and {ended} ended"
 

@@ -1,1 +1,1 @@
-"""The console for operators, `/ui`: one page of three files, and the session that it signs in with."""
+"""The console for operators, `/ui`: a page with a style sheet and scripts, and the session that it signs in with."""

@@ -102,11 +102,17 @@ function placeOf({ pathname }) {
 
 const current = () => placeOf(location)[0];
 
-const load = (work, view) => attempt($(`view-${view}`).dataset.name, work);
+// Reads what the address shows, with `isAgain` at the page of a list where the operator is.
+function load(isAgain = false) {
+  const [view, reference] = placeOf(location);
+  const { show: begin, reload: goOn } = VIEWS[view];
+  const query = new URLSearchParams(location.search);
+  return attempt($(`view-${view}`).dataset.name, () => (isAgain && goOn ? goOn() : begin(query, reference)));
+}
 
 function show() {
   if (!session.account) return;
-  const [view, reference] = placeOf(location);
+  const view = current();
   for (const each of Object.keys(VIEWS)) $(`view-${each}`).hidden = each !== view;
   const address = view === "task" ? "/ui/tasks" : view === "overview" ? "/ui" : `/ui/${view}`;
   for (const link of $("views").querySelectorAll("a")) {
@@ -115,10 +121,10 @@ function show() {
   }
   if (view !== "task") clearTask();
   document.title = `${$(`view-${view}`).dataset.name} - taskgate console`;
-  return load(() => VIEWS[view].show(new URLSearchParams(location.search), reference), view);
+  return load();
 }
 
-const reload = () => load(() => (VIEWS[current()].reload ?? (() => show()))(), current());
+const reload = () => load(true);
 
 function go(address) {
   if (address !== location.pathname + location.search) history.pushState(null, "", address);
@@ -164,7 +170,7 @@ function showZone() {
 $("utc").addEventListener("click", () => {
   useUtc(!isUtc());
   showZone();
-  reload();
+  load();
 });
 
 // --- keys: / searches, j and k go to the next and the last row, o opens it, c cancels
@@ -206,18 +212,14 @@ let source = null;
 let connecting = null;
 let lastEvent = null;
 
-const reloadView = throttled(async () => {
-  if (session.account && current() !== "configuration") await reload();
-});
-const reloadCounts = throttled(async () => {
-  if (session.account && LIVE.has(current())) await reload();
-});
-const reloadOverview = throttled(async () => {
-  if (session.account && !document.hidden && current() === "overview") await reload();
-}, OVERVIEW_MS);
-const repaint = throttled(async () => {
-  if (session.account && !document.hidden && REPAINTED.has(current())) await reload();
-}, 0);
+const reloadIf = (isWanted, pause) =>
+  throttled(async () => {
+    if (session.account && isWanted(current())) await reload();
+  }, pause);
+const reloadView = reloadIf((view) => view !== "configuration");
+const reloadCounts = reloadIf((view) => LIVE.has(view));
+const reloadOverview = reloadIf((view) => view === "overview" && !document.hidden, OVERVIEW_MS);
+const repaint = reloadIf((view) => REPAINTED.has(view) && !document.hidden, 0);
 
 // Curves and durations move although nothing happens.
 setInterval(repaint, REPAINT_MS);

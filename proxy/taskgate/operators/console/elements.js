@@ -73,7 +73,7 @@ export function copyButton(label, text) {
 }
 
 // Remembers which control of a table has the focus. The answer gives it back after a change of the rows.
-export function focusIn(body) {
+function focusIn(body) {
   const focused = body.contains(document.activeElement) ? document.activeElement : null;
   const key = focused?.closest("tr").dataset.key;
   const index = focused ? [...focused.closest("tr").querySelectorAll("a, button")].indexOf(focused) : -1;

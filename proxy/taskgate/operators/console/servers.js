@@ -8,6 +8,9 @@ import { addressOf } from "./tasks.js";
 const STATE_TONES = { up: "completed", refusing: "failed", down: "failed", held: "input_required" };
 const COLUMNS = 7;
 
+// The overview has the same columns.
+$("overview-servers").before($("server-rows").parentNode.tHead.cloneNode(true));
+
 export async function loadServers() {
   const [page, history] = await Promise.all([latest("servers", "GET", "/upstreams"), latest("hour", "GET", "/history")]);
   if (page === null || history === null) return;

@@ -39,7 +39,7 @@ export function addressOf({ status, ...filter }) {
 // Fills the form from an address, and reads the list.
 export async function showTasks(query) {
   const form = $("task-filter");
-  const unknown = [...query.keys()].find((name) => !(name in form.elements));
+  const unknown = [...query.keys()].find((name) => form.elements.namedItem(name) === null);
   if (unknown !== undefined) {
     clearTasks();
     throw new Refused(400, `the page has no filter ${unknown}`);
