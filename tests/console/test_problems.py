@@ -30,7 +30,7 @@ async def test_each_problem_has_its_cause_and_since_when_and_what_is_well_is_no_
     gateway: Gateway, visitor: Visitor
 ) -> None:
     listed = await look(gateway, "/api/v1/upstreams")
-    listed["items"][0] |= {"state": "held", "is_held": True}
+    listed["items"][0] |= {"state": "held", "is_held": True, "calls": 4, "limit": 4, "waiting": 2}
     listed["items"][1] |= {"state": "down", "cause": CAUSE, "since": SINCE}
     await answer(visitor.page, "upstreams", listed)
 
@@ -43,6 +43,7 @@ async def test_each_problem_has_its_cause_and_since_when_and_what_is_well_is_no_
     await expect(problems).to_contain_text(
         [
             "books is held by an operator.",
+            "books has 4 calls in use, its limit, and 2 wait",
             f"reports is down: {CAUSE} since 07:00:00",
             "The task store takes no writes.",
             "corp: its keys cannot be fetched: HTTP 500 since 07:00:00",
@@ -50,8 +51,8 @@ async def test_each_problem_has_its_cause_and_since_when_and_what_is_well_is_no_
             "Replica gw-2 is gone since 07:00:00.",
         ]
     )
-    await expect(problems).to_have_count(6)
-    await expect(problems.nth(3)).to_contain_text("7 requests refused")
+    await expect(problems).to_have_count(7)
+    await expect(problems.nth(4)).to_contain_text("7 requests refused")
     await visitor.page.locator("#problems").get_by_role("button", name="Release books").click()
     await expect(visitor.page.locator("#message")).to_have_text("Released: books.")
 

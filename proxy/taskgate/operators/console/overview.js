@@ -81,7 +81,8 @@ function showProblems(servers, ready) {
   const found = [];
   for (const item of servers) {
     if (item.state === "refusing" || item.state === "down") found.push(serverProblem(item));
-    else if (item.is_held) found.push(problem("held", [element("strong", item.name), ` is held by an operator.`], mayAct() ? [holdButton(item)] : []));
+    else if (item.is_held) found.push(problem("input_required", [element("strong", item.name), " is held by an operator."], mayAct() ? [holdButton(item)] : []));
+    if (item.waiting && item.calls >= item.limit) found.push(queueProblem(item));
   }
   for (const [name, isFine] of Object.entries(ready.checks ?? {})) {
     if (!isFine) found.push(problem("failed", [CHECKS[name] ?? name]));
@@ -108,11 +109,18 @@ function serverProblem(item) {
   const text = ` ${item.state === "down" ? "is down" : "refuses"}: ${item.cause ?? "no cause is known"}${since(item)}${counts}.`;
   const actions = [
     link("Failed tasks", addressOf({ status: "failed", upstream: item.name }), "button"),
-    link("Unfinished tasks", addressOf({ ...UNFINISHED, upstream: item.name }), "button"),
+    unfinishedOf(item),
   ];
   if (mayAct()) actions.unshift(holdButton(item));
   return problem("failed", [element("strong", item.name), text], actions);
 }
+
+function queueProblem(item) {
+  const text = ` has ${item.limit} calls in use, its limit, and ${item.waiting} wait: raise its concurrency, or see what it waits for.`;
+  return problem("input_required", [element("strong", item.name), text], [unfinishedOf(item)]);
+}
+
+const unfinishedOf = (item) => link("Unfinished tasks", addressOf({ ...UNFINISHED, upstream: item.name }), "button");
 
 function problem(tone, words, actions = []) {
   const made = element("li", null, { "data-tone": tone });
